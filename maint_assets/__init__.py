@@ -1,0 +1,1 @@
+"""Delta Lake table maintenance on PySpark as a chain of Dagster assets."""

@@ -1,0 +1,84 @@
+"""Asset checks: what a person should know at a glance. Safety never rests on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from maint_assets.vacuum.diff import DIFF_SCHEMA
+from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
+
+if TYPE_CHECKING:
+    from maint_assets.assets.deletion_stage import DeletionSummary
+    from maint_assets.assets.run import StageRun
+    from maint_assets.snapshot.summary import SnapshotSummary
+    from maint_assets.vacuum.summaries import DiffSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check of one stage: whether it holds, and the numbers that say so."""
+
+    name: str
+    description: str
+    holds: Callable[[StageRun, Any], tuple[bool, dict[str, Any]]]
+    blocking: bool = True
+
+    def spec(self, key: dg.AssetKey) -> dg.AssetCheckSpec:
+        """The declaration of the check on a stage of a table."""
+        return dg.AssetCheckSpec(
+            self.name, asset=key, description=self.description, blocking=self.blocking
+        )
+
+    def result(self, run: StageRun, summary: Any) -> dg.AssetCheckResult:
+        """The check evaluated on what a stage made."""
+        passed, shown = self.holds(run, summary)
+        return dg.AssetCheckResult(passed=passed, check_name=self.name, metadata=shown)
+
+
+def _checksum(_: StageRun, seen: SnapshotSummary) -> tuple[bool, dict[str, Any]]:
+    shown = {"checksum": seen.checksum, "live_files": seen.live_files, "live_bytes": seen.live_bytes}
+    return seen.checksum in {"agrees", "absent"}, shown
+
+
+def _none_missing(_: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, Any]]:
+    plan = planned.plan
+    return not plan.missing_files, {
+        "missing_files": plan.missing_files,
+        "example": plan.missing_example or "none",
+    }
+
+
+def _nothing_valid(run: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, Any]]:
+    if not planned.plan.files:
+        return True, {"valid_in_plan": 0}
+    plan = run.output.rows(run.spark, DIFF_SCHEMA).select("path")
+    valid = run.rows("valid_files", VALID_FILES_SCHEMA).select("path")
+    found = plan.join(valid, on="path", how="left_semi").count()
+    return not found, {"valid_in_plan": found}
+
+
+def _active_there(_: StageRun, done: DeletionSummary) -> tuple[bool, dict[str, Any]]:
+    return not done.active_missing, {"active_missing": done.active_missing}
+
+
+def _all_done(_: StageRun, done: DeletionSummary) -> tuple[bool, dict[str, Any]]:
+    return not done.failed, {"failed": done.failed, "skipped": done.skipped, "missing": done.missing}
+
+
+CHECKSUM = Check("log_checksum_agrees", "Replay counts what the version checksum records.", _checksum)
+NONE_MISSING = Check(
+    "no_active_file_missing",
+    "Every file of the newest version was found under the table root.",
+    _none_missing,
+)
+NOTHING_VALID = Check(
+    "nothing_valid_in_plan", "No planned path is one that must stay.", _nothing_valid
+)
+ACTIVE_THERE = Check(
+    "active_files_are_there", "After the deletion every active file is still there.", _active_there
+)
+ALL_DONE = Check("nothing_failed", "Every planned path is gone or skipped with a reason.", _all_done)

@@ -1,0 +1,186 @@
+"""The executing stage of the vacuum chain: approval, guard, START, deletion, END, verification."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from maint_assets.assets.store import Written
+from maint_assets.assets.vacuum_stages import StageResult, result
+from maint_assets.config import milliseconds
+from maint_assets.errors import DeletionFailedError, StalePlanError
+from maint_assets.vacuum import records
+from maint_assets.vacuum.deletion import (
+    DELETION_SCHEMA,
+    OUTCOMES,
+    SMALL_PLAN,
+    deletion,
+    directory_deletion,
+    ready_head,
+    recorded,
+)
+from maint_assets.vacuum.diff import DIFF_SCHEMA
+from maint_assets.vacuum.plan import Deleted, Limits, refuse_beyond
+from maint_assets.vacuum.summaries import DiffSummary
+from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
+from maint_assets.vacuum.verification import missing_files
+
+if TYPE_CHECKING:
+    from maint_assets.assets.run import StageRun
+    from maint_assets.config import VacuumSettings
+    from maint_assets.snapshot.head import TableHead
+    from maint_assets.vacuum.plan import VacuumPlan
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionSummary:
+    """What a deletion did; bytes of the files that are gone.
+
+    ``ledger`` holds a row a path. ``active_missing`` counts active files that are not there
+    afterwards.
+    """
+
+    plan_digest: str
+    files: int
+    directories: int
+    bytes: int
+    missing: int
+    failed: int
+    skipped: int
+    active_missing: int
+    seconds: float
+    files_per_second: float
+    start_version: int | None
+    end_version: int | None
+    ledger: str
+    approved_by: str | None
+
+
+def deletion_stage(
+    run: StageRun, *, approved_plan: str | None, approved_by: str | None
+) -> StageResult:
+    """The execution of the plan of ``diff``: approved by its digest, or of this very run.
+
+    Raises StalePlanError, GuardError and UnsupportedFeatureError before anything is touched,
+    DeletionFailedError when planned paths are still there afterwards.
+    """
+    plan = run.summary("diff", DiffSummary).plan
+    _refuse_unapproved(run, plan, approved_plan)
+    limits = _limits(run.table.vacuum)
+    refuse_beyond(plan, limits, attended=approved_plan is not None)
+    head = ready_head(plan, limits, now_ms=run.now_ms())
+    records.log_planned(plan, dry_run=False)
+    started = time.monotonic()
+    done = _recorded_run(run, plan, head)
+    seconds = time.monotonic() - started
+    records.log_deleted(plan, done)
+    summary = DeletionSummary(
+        plan_digest=plan.digest,
+        files=done.files,
+        directories=done.directories,
+        bytes=done.bytes,
+        missing=done.missing,
+        failed=done.failed,
+        skipped=done.skipped,
+        active_missing=_active_missing(run, plan) if done.files else plan.missing_files,
+        seconds=round(seconds, 3),
+        files_per_second=round(done.files / seconds, 1),
+        start_version=done.start_version,
+        end_version=done.end_version,
+        ledger=run.output.rows_location.path,
+        approved_by=approved_by,
+    )
+    made = result(run, Written(done.paths, plan.digest, {}), summary)
+    _raise_failed(plan, summary)
+    return made
+
+
+def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
+    """The deletion between START and END; END says FAILED whatever ends it early."""
+    run.output.rows_location.store(create=True)
+    if plan.files + plan.directories == 0:
+        return Deleted(0, 0, 0, 0, 0, 0)
+    if not run.table.vacuum.log_commits:
+        return _executed(run, plan)
+    start_version = records.start(head, plan, now_ms=run.now_ms)
+    done: Deleted | None = None
+    try:
+        done = _executed(run, plan)
+    finally:
+        end_version = records.end(plan, done, now_ms=run.now_ms)
+    return replace(done, start_version=start_version, end_version=end_version)
+
+
+def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
+    rows, ledger = run.rows("diff", DIFF_SCHEMA), run.output.rows_location
+    jobs = [deletion(rows, plan, ledger=ledger, parallelism=run.parallelism)]
+    if plan.files + plan.directories > SMALL_PLAN:
+        jobs.append(directory_deletion(rows, plan, ledger=ledger))
+    for job in jobs:
+        job.agg(F.sum("paths")).collect()
+    return _counted(run)
+
+
+def _counted(run: StageRun) -> Deleted:
+    """What the ledger says: at most two rows an outcome."""
+    ledger = run.output.rows(run.spark, DELETION_SCHEMA)
+    counts = {
+        (OUTCOMES[row["outcome_rank"] - 1], row["is_directory"]): (row["paths"], row["bytes"])
+        for row in recorded(ledger)
+        .groupBy("outcome_rank", "is_directory")
+        .agg(F.count(F.lit(1)).alias("paths"), F.sum("size").alias("bytes"))
+        .collect()
+    }
+    both = {name: sum(counts.get((name, d), (0, 0))[0] for d in (True, False)) for name in OUTCOMES}
+    files, size = counts.get(("deleted", False), (0, 0))
+    return Deleted(
+        files=files,
+        directories=both["deleted"] - files,
+        bytes=size,
+        missing=both["missing"],
+        failed=both["failed"],
+        skipped=both["skipped"],
+    )
+
+
+def _active_missing(run: StageRun, plan: VacuumPlan) -> int:
+    valid = run.rows("valid_files", VALID_FILES_SCHEMA)
+    return missing_files(valid, table=plan.table).count()
+
+
+def _limits(settings: VacuumSettings) -> Limits:
+    return Limits(
+        max_delete_share=settings.max_delete_share,
+        max_delete_files=settings.max_delete_files,
+        plan_max_age_ms=milliseconds(settings.plan_max_age),
+        allow_missing_files=settings.allow_missing_files,
+        allow_clock_skew=settings.allow_clock_skew,
+    )
+
+
+def _refuse_unapproved(run: StageRun, plan: VacuumPlan, approved_plan: str | None) -> None:
+    if approved_plan is None:
+        if not run.is_of_this_run("diff"):
+            raise StalePlanError(
+                plan.table,
+                "an automatic deletion executes only the plan of its own run",
+                "launch the whole chain",
+            )
+    elif approved_plan.strip() != plan.digest:
+        raise StalePlanError(
+            plan.table,
+            f"the approved plan is {approved_plan.strip()}, the current one {plan.digest}",
+            "look at the current diff and approve that one",
+        )
+
+
+def _raise_failed(plan: VacuumPlan, summary: DeletionSummary) -> None:
+    if summary.failed:
+        raise DeletionFailedError(
+            plan.table,
+            f"{summary.failed} of {plan.files + plan.directories} planned paths could not be deleted",
+            f"see each in the ledger {summary.ledger}, mend the cause and run the deletion again",
+        )

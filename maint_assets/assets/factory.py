@@ -1,0 +1,181 @@
+"""One chain of assets a table, hung off the user's own asset: the factory behind every door."""
+
+import logging
+from collections.abc import Callable, Sequence
+from importlib.metadata import version as package_version
+from typing import Optional
+
+import dagster as dg
+
+from maint_assets.assets.deletion_stage import deletion_stage
+from maint_assets.assets.metadata import metadata, preview
+from maint_assets.assets.run import StageRun
+from maint_assets.assets.spark import stage as spark_stage
+from maint_assets.assets.spark import typed_errors
+from maint_assets.assets.stages import VACUUM_STAGES, Stage
+from maint_assets.assets.store import StageStore
+from maint_assets.assets.vacuum_stages import StageResult
+from maint_assets.config import TableSettings
+from maint_assets.errors import MaintError
+
+logger = logging.getLogger(__name__)
+
+RESOURCE = "maintenance"
+
+PLANNING_RETRIES = dg.RetryPolicy(
+    max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
+)
+
+SpecHook = Callable[[dg.AssetSpec, TableSettings], dg.AssetSpec]
+
+
+class ApprovedDeletion(dg.Config):
+    """The approval of a plan: the digest shown by ``diff``, and who approves."""
+
+    approved_plan: str
+    approved_by: Optional[str] = None  # noqa: UP045 - Dagster reads it on Python 3.10
+
+
+class AutomaticDeletion(dg.Config):
+    """No approval needed: the plan of the same run; a digest approves another one."""
+
+    approved_plan: Optional[str] = None  # noqa: UP045
+    approved_by: Optional[str] = None  # noqa: UP045
+
+
+def stage_key(table: TableSettings, stage: str, key_prefix: Sequence[str]) -> dg.AssetKey:
+    """The asset key of a stage: prefix, table, stage."""
+    return dg.AssetKey([*key_prefix, table.name, stage])
+
+
+def build_maintenance_assets(
+    table: TableSettings,
+    *,
+    key_prefix: Sequence[str] = ("maintenance",),
+    get_asset_spec: SpecHook | None = None,
+) -> list[dg.AssetsDefinition]:
+    """The vacuum chain of one table: five assets in a group named like the table.
+
+    They need one resource, ``maintenance``: a StageStore. ``get_asset_spec`` may change group,
+    owners, tags and automation of each.
+    """
+    assets = [
+        _asset(stage, table, key_prefix=key_prefix)
+        for stage in VACUUM_STAGES.values()
+    ]
+    if get_asset_spec is None:
+        return assets
+    hook = get_asset_spec
+    return [asset.map_asset_specs(lambda spec: hook(spec, table)) for asset in assets]
+
+
+def _asset(
+    stage: Stage, table: TableSettings, *, key_prefix: Sequence[str]
+) -> dg.AssetsDefinition:
+    key = stage_key(table, stage.name, key_prefix)
+    deps = [stage_key(table, name, key_prefix) for name in stage.deps]
+    if not stage.deps:
+        deps = [dg.AssetKey(name.split("/")) for name in table.depends_on]
+    decorate = dg.asset(
+        key=key,
+        deps=deps,
+        description=stage.description,
+        group_name=table.name,
+        kinds={"deltalake", "pyspark"},
+        owners=list(table.owners),
+        metadata={"dagster/uri": table.uri, "dagster/storage_kind": "parquet"},
+        code_version=package_version("maint-assets"),
+        required_resource_keys={RESOURCE},
+        check_specs=[check.spec(key) for check in stage.checks],
+        pool=f"delta_{table.name}",
+        retry_policy=None if stage.compute is None else PLANNING_RETRIES,
+    )
+    if stage.compute is not None:
+        return decorate(_planning(stage, table, stage.compute))
+    return decorate(_executing(stage, table))
+
+
+def _planning(stage: Stage, table: TableSettings, compute: Callable[[StageRun], StageResult]):  # noqa: ANN202
+    def planning(context: dg.AssetExecutionContext):  # noqa: ANN202
+        return _materialized(context, stage, table=table, compute=compute)
+
+    return planning
+
+
+def _executing(stage: Stage, table: TableSettings):  # noqa: ANN202
+    if table.vacuum.approval == "manual":
+
+        def approved(context: dg.AssetExecutionContext, config: ApprovedDeletion):  # noqa: ANN202
+            return _materialized(context, stage, table=table, compute=_deletes(config))
+
+        return approved
+
+    def automatic(context: dg.AssetExecutionContext, config: AutomaticDeletion):  # noqa: ANN202
+        return _materialized(context, stage, table=table, compute=_deletes(config))
+
+    return automatic
+
+
+def _deletes(
+    config: ApprovedDeletion | AutomaticDeletion,
+) -> Callable[[StageRun], StageResult]:
+    return lambda run: deletion_stage(
+        run, approved_plan=config.approved_plan, approved_by=config.approved_by
+    )
+
+
+def _materialized(
+    context: dg.AssetExecutionContext,
+    stage: Stage,
+    *,
+    table: TableSettings,
+    compute: Callable[[StageRun], StageResult],
+) -> dg.MaterializeResult:
+    """One stage run: its errors become failures that say what to do, retried where it may help."""
+    store: StageStore = getattr(context.resources, RESOURCE)
+    run = StageRun(
+        table=table,
+        stage=stage.name,
+        key=context.asset_key,
+        store=store,
+        instance=context.instance,
+        run_ids=tuple(
+            found
+            for found in (context.run_id, context.run.parent_run_id, context.run.root_run_id)
+            if found
+        ),
+    )
+    position = list(VACUUM_STAGES).index(stage.name) + 1
+    description = f"{table.name}: {stage.name} {position}/{len(VACUUM_STAGES)}"
+    logger.info("%s", description)
+    try:
+        with typed_errors(), spark_stage(run.spark, context.run_id, description):
+            return _materialize_result(stage, run, compute(run))
+    except MaintError as error:
+        raise dg.Failure(
+            str(error),
+            metadata={"error": dg.MetadataValue.text(error.marked())},
+            allow_retries=error.retryable,
+        ) from error
+
+
+def _materialize_result(stage: Stage, run: StageRun, made: StageResult) -> dg.MaterializeResult:
+    rows = run.output.rows(run.spark, stage.schema)
+    table = preview(rows, stage.schema, *stage.order) if made.written.rows else None
+    return dg.MaterializeResult(
+        metadata=metadata(
+            made,
+            line=stage.line(made.summary),
+            dataset=run.output,
+            preview=table,
+            schema=stage.schema,
+        ),
+        check_results=[check.result(run, made.summary) for check in stage.checks],
+        data_version=dg.DataVersion(digest(made)),
+    )
+
+
+def digest(made: StageResult) -> str:
+    """The data version of a materialisation: the plan's id for ``diff``, else the rows' digest."""
+    plan = getattr(made.summary, "plan", None)
+    return made.written.digest if plan is None else plan.digest

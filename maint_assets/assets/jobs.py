@@ -1,0 +1,110 @@
+"""Two jobs over all tables, and schedules that launch one run a table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
+from maint_assets.assets.spark import spark_resource
+from maint_assets.assets.stages import VACUUM_STAGES
+from maint_assets.assets.store import StageStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from maint_assets.config import Maintenance, TableSettings
+
+PLAN_JOB = "maintenance_plan"
+EXECUTE_JOB = "maintenance_execute"
+
+
+def build_maintenance_definitions(settings: Maintenance) -> dg.Definitions:
+    """Everything that Dagster loads for a config: assets, jobs, schedules, one resource.
+
+    ``maintenance_plan`` only plans. ``maintenance_execute`` also deletes, for the tables with
+    ``approval: auto``. Schedules ship stopped.
+    """
+    assets = [
+        asset
+        for table in settings.tables
+        for asset in build_maintenance_assets(table, key_prefix=settings.key_prefix)
+    ]
+    return dg.Definitions(
+        assets=assets,
+        jobs=_jobs(settings) if settings.tables else [],
+        schedules=_schedules(settings),
+        resources={RESOURCE: stage_store(settings)},
+        executor=dg.in_process_executor,
+    )
+
+
+def stage_store(settings: Maintenance) -> StageStore:
+    """The resource of the chain for a config."""
+    return StageStore(base_uri=settings.workspace, pyspark=spark_resource(settings.spark))
+
+
+def planned_keys(table: TableSettings, key_prefix: Sequence[str]) -> list[dg.AssetKey]:
+    """The planning stages of a table."""
+    return [stage_key(table, s.name, key_prefix) for s in VACUUM_STAGES.values() if s.compute]
+
+
+def executed_keys(table: TableSettings, key_prefix: Sequence[str]) -> list[dg.AssetKey]:
+    """What an unattended run executes: the plan, and the deletion where approval is ``auto``."""
+    keys = planned_keys(table, key_prefix)
+    if table.vacuum.approval == "auto":
+        keys.append(stage_key(table, "deletion", key_prefix))
+    return keys
+
+
+def _jobs(settings: Maintenance) -> list[dg.UnresolvedAssetJobDefinition]:  # pyright: ignore
+    prefix = settings.key_prefix
+    return [
+        dg.define_asset_job(
+            name,
+            selection=[key for table in settings.tables for key in keys(table, prefix)],
+            executor_def=dg.in_process_executor,
+            description=description,
+        )
+        for name, keys, description in (
+            (PLAN_JOB, planned_keys, "Plans every table; changes none."),
+            (
+                EXECUTE_JOB,
+                executed_keys,
+                "Plans every table, and deletes in those with approval: auto.",
+            ),
+        )
+    ]
+
+
+def _schedules(settings: Maintenance) -> list[dg.ScheduleDefinition]:
+    by_cron: dict[str, list[TableSettings]] = defaultdict(list)
+    for table in settings.tables:
+        if table.schedule:
+            by_cron[table.schedule].append(table)
+    return [
+        _schedule(f"maintenance_{number}" if number else "maintenance", cron, tables, settings)
+        for number, (cron, tables) in enumerate(by_cron.items())
+    ]
+
+
+def _schedule(  # noqa: PLR0917
+    name: str, cron: str, tables: list[TableSettings], settings: Maintenance
+) -> dg.ScheduleDefinition:
+    def requests(context: dg.ScheduleEvaluationContext):  # noqa: ANN202
+        for table in tables:
+            yield dg.RunRequest(
+                run_key=f"{table.name}:{context.scheduled_execution_time.isoformat()}",
+                asset_selection=executed_keys(table, settings.key_prefix),
+                tags={"maint_assets/table": table.name},
+            )
+
+    return dg.ScheduleDefinition(
+        name=name,
+        cron_schedule=cron,
+        job_name=EXECUTE_JOB,
+        execution_fn=requests,
+        description="One run a table: " + ", ".join(table.name for table in tables),
+    )

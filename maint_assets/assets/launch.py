@@ -1,0 +1,109 @@
+"""The chain launched from Python: a plan of some tables, and the execution of what was planned."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
+from maint_assets.assets.jobs import planned_keys, stage_store
+from maint_assets.assets.store import StageDataset, StageStore
+from maint_assets.errors import MaintError, of_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from maint_assets.config import Maintenance, TableSettings
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A finished run: its id, its seconds by stage, and the error that ended it, if one did."""
+
+    run_id: str
+    seconds: dict[str, float]
+    error: MaintError | None
+
+
+class Launcher:
+    """Runs stages of configured tables in this process, on one instance and one session."""
+
+    def __init__(self, settings: Maintenance, instance: dg.DagsterInstance) -> None:
+        self.settings, self.instance = settings, instance
+        self.store: StageStore = stage_store(settings)
+
+    def plan(self, table: TableSettings, stages: Sequence[str] | None = None) -> Launched:
+        """A run of the planning stages of a table, or of some of them."""
+        keys = planned_keys(table, self.settings.key_prefix)
+        wanted = keys if stages is None else [key for key in keys if key.path[-1] in stages]
+        return self._run(table, wanted, {})
+
+    def execute(self, table: TableSettings, digest: str, by: str) -> Launched:
+        """A run of ``deletion`` that executes the plan with that digest, approved by a person."""
+        key = stage_key(table, "deletion", self.settings.key_prefix)
+        config = {"approved_plan": digest, "approved_by": by}
+        return self._run(table, [key], {"ops": {key.to_python_identifier(): {"config": config}}})
+
+    def dataset(self, table: TableSettings, stage: str, run: Launched) -> StageDataset:
+        """What a stage of a run wrote."""
+        return self.store.dataset(table.name, stage, run.run_id)
+
+    def _run(
+        self, table: TableSettings, keys: list[dg.AssetKey], config: dict[str, object]
+    ) -> Launched:
+        assets = build_maintenance_assets(table, key_prefix=self.settings.key_prefix)
+        result = dg.materialize(
+            assets,
+            selection=keys,
+            instance=self.instance,
+            resources={RESOURCE: self.store},
+            run_config={**config, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            raise_on_error=False,
+        )
+        return Launched(result.run_id, _seconds(result), _error(result))
+
+
+@contextlib.contextmanager
+def launcher(settings: Maintenance) -> Iterator[Launcher]:
+    """A launcher on the instance of DAGSTER_HOME, or on one that is gone afterwards."""
+    if os.environ.get("DAGSTER_HOME"):
+        with dg.DagsterInstance.get() as instance:
+            yield Launcher(settings, instance)
+    else:
+        with dg.DagsterInstance.ephemeral() as instance:
+            yield Launcher(settings, instance)
+
+
+def _seconds(result: dg.ExecuteInProcessResult) -> dict[str, float]:
+    """The seconds of each stage that succeeded, by the name of its asset."""
+    stages = {
+        event.step_key: event.asset_key.path[-1]
+        for event in result.all_events
+        if event.is_step_materialization and event.asset_key
+    }
+    return {
+        stages[event.step_key]: round(event.step_success_data.duration_ms / 1000, 3)
+        for event in result.all_events
+        if event.is_step_success and event.step_key in stages
+    }
+
+
+def _error(result: dg.ExecuteInProcessResult) -> MaintError | None:
+    """The first error of a run as it was raised; one of Dagster or Spark in a MaintError."""
+    for event in result.all_events:
+        if not event.is_step_failure:
+            continue
+        failure = event.step_failure_data.user_failure_data
+        marked = None if failure is None else failure.metadata.get("error")
+        typed = None if marked is None else of_text(str(marked.value))
+        if typed is not None:
+            return typed
+        cause = event.step_failure_data.error
+        while cause is not None and cause.cause is not None:
+            cause = cause.cause
+        text = "unknown error" if cause is None else cause.message.strip().splitlines()[0]
+        return MaintError(str(event.step_key), text, "run again with --debug for the whole error")
+    return None

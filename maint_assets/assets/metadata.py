@@ -1,0 +1,120 @@
+"""What a person sees of a materialisation: a summary line, numbers that plot, schema, preview."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql import types as T
+
+    from maint_assets.assets.store import StageDataset
+    from maint_assets.assets.vacuum_stages import StageResult
+
+PREVIEW_ROWS = 25
+
+_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+_KINDS = {"bigint": "int", "string": "string", "boolean": "bool"}
+
+
+def human_bytes(size: float) -> str:
+    """A size as people write it: ``14.5 KB``."""
+    unit = 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def human_time(time_ms: int | None) -> str:
+    """A time in UTC, or a dash."""
+    if time_ms is None:
+        return "-"
+    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def human_count(number: int, noun: str) -> str:
+    """``1 file``, ``1,200 files``, ``2 directories``."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def metadata(
+    result: StageResult, *, line: str, dataset: StageDataset, preview: dg.TableMetadataValue | None,
+    schema: T.StructType,
+) -> dict[str, Any]:
+    """The metadata of a materialisation: numbers of the summary plot over time in the UI."""
+    shown: dict[str, Any] = {
+        "summary": dg.MetadataValue.md(line),
+        "dataset": dg.MetadataValue.path(dataset.location.path),
+        "dagster/row_count": result.written.rows,
+        "dagster/column_schema": column_schema(schema),
+    }
+    for name, value in _flat(dataclasses.asdict(result.summary)).items():
+        if isinstance(value, (bool, int, float)):
+            shown[name] = value
+        elif isinstance(value, str):
+            shown[name] = dg.MetadataValue.text(value)
+    if preview is not None:
+        shown["preview"] = preview
+    return shown
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested numbers under joined names, so that each has a plot of its own."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            nested = "" if name == "plan" else f"{prefix}{name}/"
+            flat |= _flat(value, nested)
+        elif isinstance(value, list):
+            flat[prefix + name] = ", ".join(map(str, value)) or "none"
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def column_schema(schema: T.StructType) -> dg.TableSchema:
+    """The columns of a stage with their descriptions."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                field.name,
+                field.dataType.simpleString(),
+                description=(field.metadata or {}).get("comment"),
+                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+            )
+            for field in schema
+        ]
+    )
+
+
+def preview(rows: DataFrame, schema: T.StructType, *order: str) -> dg.TableMetadataValue:
+    """The first rows by the given columns, largest first; times readable."""
+    first = rows.orderBy(*(F.desc_nulls_last(name) for name in order)).limit(PREVIEW_ROWS)
+    columns = [
+        dg.TableColumn(field.name.removesuffix("_ms"), _shown_type(field)) for field in schema
+    ]
+    records = [
+        dg.TableRecord({n.removesuffix("_ms"): _cell(n, v) for n, v in row.asDict().items()})
+        for row in first.collect()
+    ]
+    return dg.MetadataValue.table(records, schema=dg.TableSchema(columns))
+
+
+def _shown_type(field: T.StructField) -> str:
+    if field.name.endswith("_ms"):
+        return "string"
+    return _KINDS.get(field.dataType.simpleString(), "string")
+
+
+def _cell(name: str, value: Any) -> Any:
+    if name.endswith("_ms"):
+        return human_time(value) if value else None
+    return value

@@ -1,0 +1,131 @@
+"""The table of stages: what each depends on, computes, shows and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from maint_assets.assets import checks
+from maint_assets.assets.metadata import human_bytes, human_count, human_time
+from maint_assets.assets.vacuum_stages import (
+    StageResult,
+    diff_stage,
+    listing_stage,
+    snapshot_stage,
+    valid_files_stage,
+)
+from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
+from maint_assets.vacuum.deletion import DELETION_SCHEMA
+from maint_assets.vacuum.diff import DIFF_SCHEMA
+from maint_assets.vacuum.listing import LISTING_SCHEMA
+from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import types as T
+
+    from maint_assets.assets.deletion_stage import DeletionSummary
+    from maint_assets.assets.run import StageRun
+    from maint_assets.snapshot.summary import SnapshotSummary
+    from maint_assets.vacuum.summaries import DiffSummary, ListingSummary, ValidFilesSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a chain; ``order`` are the columns that a preview is sorted by, largest first."""
+
+    name: str
+    deps: tuple[str, ...]
+    description: str
+    schema: T.StructType
+    line: Callable[[Any], str]
+    compute: Callable[[StageRun], StageResult] | None = None
+    order: tuple[str, ...] = ()
+    checks: tuple[checks.Check, ...] = ()
+
+
+def _snapshot_line(seen: SnapshotSummary) -> str:
+    refused = "; ".join(reason for why in seen.refused.values() for reason in why)
+    return (
+        f"**Version {seen.version}** of {human_time(seen.timestamp_ms)}: "
+        f"{human_count(seen.live_files, 'live file')}, {human_bytes(seen.live_bytes)}, "
+        f"{human_count(seen.tombstones, 'tombstone')}, {human_count(seen.log_commits, 'commit')} in the log"
+        + (f". Refused: {refused}" if refused else "")
+    )
+
+
+def _valid_line(kept: ValidFilesSummary) -> str:
+    by = ", ".join(f"{count:,} {name}" for name, count in kept.by_reason.items() if count)
+    return f"**{human_count(kept.paths, 'path')} must stay**: {by or 'none'}"
+
+
+def _listing_line(found: ListingSummary) -> str:
+    nested = (
+        f", {human_count(found.nested_tables, 'other Delta table')} left alone"
+        if found.nested_tables
+        else ""
+    )
+    return (
+        f"**{human_count(found.files, 'file')}, {human_bytes(found.bytes)}** in "
+        f"{human_count(found.directories + 1, 'directory')}{nested}, "
+        f"{found.files_per_second:,.0f} entries a second"
+    )
+
+
+def _diff_line(planned: DiffSummary) -> str:
+    plan = planned.plan
+    if not plan.files + plan.directories:
+        return f"**Nothing may go**: no file older than {human_time(plan.cutoff_ms)} is unneeded"
+    by = ", ".join(f"{count:,} {kind}" for kind, count in planned.by_kind.items())
+    return (
+        f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)} of "
+        f"{human_bytes(plan.table_bytes)} ({plan.share:.1%}) may go**, "
+        f"{human_count(plan.directories, 'directory')}: {by}; older than "
+        f"{human_time(plan.cutoff_ms)}. To approve, launch `deletion` with "
+        f"`approved_plan: {plan.digest}`"
+    )
+
+
+def _deletion_line(done: DeletionSummary) -> str:
+    rest = ", ".join(
+        f"{count:,} {what}"
+        for what, count in (("missing", done.missing), ("failed", done.failed), ("skipped", done.skipped))
+        if count
+    )
+    return (
+        f"**{human_count(done.files, 'file')}, {human_bytes(done.bytes)} and "
+        f"{human_count(done.directories, 'directory')} deleted**"
+        + (f", {rest}" if rest else "")
+        + f" in {done.seconds:.1f} s"
+    )
+
+
+VACUUM_STAGES: Mapping[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        Stage(
+            "snapshot", (), "The newest version: live files, tombstones, commits of the log.",
+            SNAPSHOT_SCHEMA, _snapshot_line, snapshot_stage, ("size",), (checks.CHECKSUM,),
+        ),
+        Stage(
+            "valid_files", ("snapshot",), "Paths that must stay, and why.",
+            VALID_FILES_SCHEMA, _valid_line, valid_files_stage, ("size",),
+        ),
+        Stage(
+            "listing", ("snapshot", "valid_files"), "Files and directories under the table root.",
+            LISTING_SCHEMA, _listing_line, listing_stage, ("size",),
+        ),
+        Stage(
+            "diff", ("snapshot", "valid_files", "listing"),
+            "The plan: files and directories that may go, and the commits that removed them.",
+            DIFF_SCHEMA, _diff_line, diff_stage, ("size", "path"),
+            (checks.NONE_MISSING, checks.NOTHING_VALID),
+        ),
+        Stage(
+            "deletion", ("diff",), "The execution of the plan: the outcome of each path.",
+            DELETION_SCHEMA, _deletion_line, None, ("size", "path"),
+            (checks.ACTIVE_THERE, checks.ALL_DONE),
+        ),
+    )
+}  # fmt: skip
+"""The vacuum chain in its order; ``deletion`` takes an approval and is wired by the factory."""

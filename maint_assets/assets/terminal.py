@@ -1,0 +1,192 @@
+"""What a person sees in the terminal: tables of plans and outcomes, progress, a quiet Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from rich.markup import escape
+from rich.table import Table
+
+from maint_assets.assets.metadata import human_bytes, human_count, human_time
+from maint_assets.assets.report import planned_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from rich.console import Console
+    from rich.status import Status
+
+    from maint_assets.assets.fleet import TableReport
+    from maint_assets.assets.report import VacuumReport
+    from maint_assets.assets.store import StageStore
+    from maint_assets.snapshot.summary import SnapshotSummary
+
+SHOWN_PATHS = 12
+
+
+def show_plan(console: Console, report: VacuumReport, *, paths: bool = False) -> None:
+    """Prints what may go, by kind, the largest with their reasons, and what that means."""
+    plan, planned = report.planned.plan, report.planned
+    console.print(
+        f"[bold]{escape(plan.table)}[/] at version {plan.version}: files unneeded since "
+        f"{human_time(plan.cutoff_ms)}"
+    )
+    if not plan.files + plan.directories:
+        console.print("[green]Nothing may go.[/]")
+        return
+    kinds = Table("kind", "count", "bytes", box=None, pad_edge=False, header_style="dim")
+    for kind, count in planned.by_kind.items():
+        kinds.add_row(kind, f"{count:,}", human_bytes(planned.bytes_by_kind[kind]))
+    console.print(kinds)
+    console.print(_largest(report))
+    console.print(
+        f"[bold]{human_count(plan.files, 'file')}[/] and "
+        f"{human_count(plan.directories, 'directory')} may go: {human_bytes(plan.bytes)} of "
+        f"{human_bytes(plan.table_bytes)} ({plan.share:.1%})."
+    )
+    if planned.time_travel_ends_before:
+        console.print(f"Time travel to versions before {planned.time_travel_ends_before} ends.")
+    if plan.missing_files:
+        console.print(
+            f"[red]{human_count(plan.missing_files, 'active file')} not found[/], such as "
+            f"{escape(plan.missing_example or '')}: the deletion will be refused."
+        )
+    if paths:
+        for path in planned_paths(report.diff, directories=False):
+            console.print(escape(path), soft_wrap=True)
+        for path in planned_paths(report.diff, directories=True):
+            console.print(escape(path) + "/", soft_wrap=True)
+    console.print(f"[dim]plan {plan.digest}, rows in {escape(report.diff.rows_location.path)}[/]")
+
+
+def show_done(console: Console, report: VacuumReport) -> None:
+    """Prints what was deleted, and where the ledger is."""
+    done = report.done
+    if done is None:
+        return
+    console.print(
+        f"[green]Deleted[/] {human_count(done.files, 'file')} ({human_bytes(done.bytes)}) and "
+        f"{human_count(done.directories, 'directory')} in {done.seconds:.1f} s"
+        + "".join(
+            f", {count:,} {what}"
+            for what, count in (
+                ("already missing", done.missing),
+                ("skipped", done.skipped),
+                ("failed", done.failed),
+            )
+            if count
+        )
+        + "."
+    )
+    console.print(f"[dim]ledger: {escape(done.ledger)}[/]")
+
+
+def show_inspection(console: Console, seen: SnapshotSummary) -> None:
+    """Prints what a table is and what is refused on it."""
+    rows = {
+        "table": seen.table,
+        "id": seen.table_id,
+        "version": f"{seen.version} of {human_time(seen.timestamp_ms)}",
+        "live": f"{human_count(seen.live_files, 'file')}, {human_bytes(seen.live_bytes)}",
+        "tombstones": f"{seen.tombstones:,}",
+        "log": f"{human_count(seen.log_commits, 'commit')}, checkpoint {seen.checkpoint_version}",
+        "checksum": seen.checksum,
+        "partitioned by": ", ".join(seen.partition_columns) or "-",
+        "protocol": f"reader {seen.min_reader_version}, writer {seen.min_writer_version}",
+        "features": ", ".join(sorted({*seen.reader_features, *seen.writer_features})) or "-",
+    }
+    shown = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in rows.items():
+        shown.add_row(f"[dim]{name}[/]", escape(value))
+    for operation, reasons in seen.refused.items():
+        shown.add_row(f"[red]no {operation}[/]", escape("; ".join(reasons)))
+    console.print(shown)
+
+
+def show_fleet(console: Console, reports: Mapping[str, TableReport], *, paths: bool) -> None:
+    """Prints one line a table, and each table's paths if asked."""
+    shown = Table("table", "may go", "bytes", "deleted", "left", "error", header_style="dim")
+    for name, report in reports.items():
+        plan = report.vacuum.planned.plan if report.vacuum else None
+        done = report.vacuum.done if report.vacuum else None
+        shown.add_row(
+            name,
+            f"{plan.files:,}" if plan else "-",
+            human_bytes(plan.bytes) if plan else "-",
+            f"{done.files:,}" if done else "-",
+            f"{done.failed + done.skipped:,}" if done else "-",
+            escape(str(report.error)) if report.error else "",
+        )
+    console.print(shown)
+    for name, report in reports.items():
+        if paths and report.vacuum:
+            for path in planned_paths(report.vacuum.diff, directories=False):
+                console.print(f"{name}: {escape(path)}", soft_wrap=True)
+
+
+@contextlib.contextmanager
+def progress(console: Console) -> Iterator[None]:
+    """Within it, the stage that runs is shown on a terminal."""
+    logger = logging.getLogger("maint_assets.assets.factory")
+    with console.status("starting Spark") as status:
+        handler = _StatusHandler(status)
+        level = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = bool(os.environ.get("MAINT_ASSETS_DEBUG"))
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = True
+
+
+class _StatusHandler(logging.Handler):
+    def __init__(self, status: Status) -> None:
+        super().__init__(logging.INFO)
+        self._status = status
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._status.update(record.getMessage())
+
+
+def quiet_session(store: StageStore, workspace: Path) -> None:
+    """Starts the session with Spark's own output in ``spark.log`` of the workspace."""
+    workspace.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    kept = os.dup(2)
+    with (workspace / "spark.log").open("ab") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            _ = store.spark
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _largest(report: VacuumReport) -> Table:
+    rows = ds.dataset(report.diff.rows_location.path, format="parquet")
+    first = rows.to_table(filter=pc.field("kind") != "directory")
+    first = first.take(pc.select_k_unstable(first, SHOWN_PATHS, [("size", "descending")]))
+    shown = Table("path", "size", "why", box=None, pad_edge=False, header_style="dim")
+    for row in first.to_pylist():
+        shown.add_row(escape(row["path"]), human_bytes(row["size"]), escape(_why(row)))
+    left = report.planned.plan.files - first.num_rows
+    if left > 0:
+        shown.add_row(f"[dim]... and {left:,} more (--paths)[/]", "", "")
+    return shown
+
+
+def _why(row: dict[str, object]) -> str:
+    if row["removed_in_version"] is not None:
+        return f"{row['kind']}: {row['removed_by']} in version {row['removed_in_version']}"
+    if row["removed_ms"] is not None:
+        return f"{row['kind']}: removed {human_time(row['removed_ms'])}"  # type: ignore[arg-type]
+    return f"{row['kind']}: last modified {human_time(row['modified_ms'])}"  # type: ignore[arg-type]

@@ -1,0 +1,226 @@
+"""The command line: parse, call one function, print. It plans by default; --execute acts."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import hashlib
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import ValidationError
+from rich.console import Console
+
+from maint_assets import config
+from maint_assets.errors import ConfigError, MaintError
+
+out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+_paths = click.option("--paths", is_flag=True, help="Name every planned path.")
+_execute = click.option("--execute", is_flag=True, help="Act; without it, only plan.")
+_yes = click.option("--yes", is_flag=True, help="Do not ask before acting.")
+_workspace = click.option(
+    "--workspace", default="./.maint", show_default=True, help="Where plans and ledgers are kept."
+)
+_config_file = click.argument("config_file", default=config.DEFAULT_CONFIG)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Logs and tracebacks.")
+@click.version_option(package_name="maint-assets")
+def cli(debug: bool) -> None:  # noqa: FBT001
+    """Maintain Delta tables: see what may go and why, then let it go."""
+    logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR, stream=sys.stderr)
+    os.environ["MAINT_ASSETS_DEBUG"] = "1" if debug else ""
+
+
+@cli.command()
+@click.argument("table_uri")
+@click.option("--retention", help='How long unneeded files are kept, such as "7 days".')
+@click.option("--allow-short-retention", is_flag=True, help="Allow less than the table promises.")
+@_execute
+@_yes
+@_paths
+@_json
+@_workspace
+def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
+    """Plan, and with --execute delete, what no retained version of a table needs."""
+    from maint_assets.assets.report import execute_vacuum, plan_vacuum  # noqa: PLC0415
+    from maint_assets.assets.terminal import show_done, show_plan  # noqa: PLC0415
+
+    asked = {"allow_short_retention": options["allow_short_retention"]}
+    if options["retention"] is not None:
+        asked["retention"] = options["retention"]
+    settings, table = _one_table(table_uri, workspace, asked)
+    with _launcher(settings) as launcher:
+        report = plan_vacuum(launcher, table)
+        if not options["as_json"]:
+            show_plan(out, report, paths=options["paths"])
+        if options["execute"] and _agreed(report, options):
+            report = execute_vacuum(launcher, table, report, by=getpass.getuser())
+            if not options["as_json"]:
+                show_done(out, report)
+    if options["as_json"]:
+        _print_json(report.json(paths=options["paths"]))
+    if report.error is not None:
+        raise report.error
+
+
+@cli.command()
+@click.argument("table_uri")
+@_json
+@_workspace
+def inspect(table_uri: str, workspace: str, as_json: bool) -> None:  # noqa: FBT001
+    """Show what a table is: version, files, features, and what is refused on it."""
+    from maint_assets.assets.report import inspection, inspection_json  # noqa: PLC0415
+    from maint_assets.assets.terminal import show_inspection  # noqa: PLC0415
+
+    settings, table = _one_table(table_uri, workspace, {})
+    with _launcher(settings) as launcher:
+        seen, _ = inspection(launcher, table)
+    if as_json:
+        _print_json(inspection_json(seen))
+    else:
+        show_inspection(out, seen)
+
+
+@cli.command()
+@_config_file
+@click.option("--table", "names", multiple=True, help="Only this table; repeatable.")
+@click.option("--only", multiple=True, type=click.Choice(["vacuum", "compaction", "log_cleanup"]))
+@_execute
+@_yes
+@_paths
+@_json
+def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **options: Any) -> None:
+    """Plan, and with --execute maintain, the tables of a config."""
+    from maint_assets.assets.fleet import run_tables  # noqa: PLC0415
+    from maint_assets.assets.terminal import show_fleet  # noqa: PLC0415
+
+    unbuilt = sorted(set(only) - {"vacuum"})
+    if unbuilt:
+        raise ConfigError("run", f"--only {unbuilt[0]} is not in this version", "use --only vacuum")
+    settings = config.load(config_file)
+    tables = [settings.table(name) for name in names] or list(settings.tables)
+    if not tables:
+        raise ConfigError(config_file, "names no tables", "add one under tables:")
+    with _launcher(settings) as launcher:
+        agreed = None if options["as_json"] else lambda report: _agreed(report, options)
+        reports = run_tables(launcher, tables, execute=options["execute"], agreed=agreed)
+    if options["as_json"]:
+        _print_json({"tables": {n: r.json(paths=options["paths"]) for n, r in reports.items()}})
+    else:
+        show_fleet(out, reports, paths=options["paths"])
+    codes = [r.error.exit_code for r in reports.values() if r.error is not None]
+    if codes:
+        sys.exit(1 if 1 in codes else codes[0])
+
+
+@cli.command()
+@_config_file
+@_json
+def check(config_file: str, as_json: bool) -> None:  # noqa: FBT001
+    """Validate a config without touching any table."""
+    settings = config.load(config_file)
+    names = [table.name for table in settings.tables]
+    if as_json:
+        _print_json({"config": config_file, "tables": names, "valid": True})
+    else:
+        out.print(f"[green]valid[/]: {config_file}, {len(names)} tables: {', '.join(names) or '-'}")
+
+
+@cli.command()
+@click.option("--directory", default=".demo", show_default=True, help="Where the lake is made.")
+def demo(directory: str) -> None:
+    """Make a small lake of real Delta tables, maintain it, and say what happened and why."""
+    from maint_assets.assets.demo import show_demo  # noqa: PLC0415
+
+    show_demo(out, Path(directory), launcher=_launcher)
+
+
+def main() -> None:
+    """Run the command line; every error is one sentence on stderr and an exit code."""
+    debug = "--debug" in sys.argv
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        _fail("stopped; nothing more was done", 1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except MaintError as error:
+        if debug:
+            raise
+        _fail(str(error), error.exit_code)
+    except Exception as error:
+        if debug:
+            raise
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        _fail(f"{type(error).__name__}: {first}; run again with --debug for the traceback", 1)
+
+
+def _fail(sentence: str, code: int) -> None:
+    err.print(f"[red]error[/]: {_escaped(sentence)}", soft_wrap=True)
+    sys.exit(code)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    click.echo(json.dumps(value))
+
+
+def _one_table(
+    uri: str, workspace: str, vacuum: dict[str, Any]
+) -> tuple[config.Maintenance, config.TableSettings]:
+    """Settings for one table that no config names: its name comes from its location."""
+    from maint_assets.storage.location import Location  # noqa: PLC0415
+
+    path = Location.of(uri).path
+    mark = hashlib.sha256(path.encode()).hexdigest()[:8]
+    name = re.sub(r"\W", "_", Path(path).name, flags=re.ASCII) + f"_{mark}"
+    try:
+        settings = config.VacuumSettings(**vacuum)
+    except ValidationError as error:
+        message = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError("--retention", message, "mend that value") from None
+    table = config.TableSettings(name=name, uri=path, vacuum=settings)
+    return config.Maintenance(workspace=str(Path(workspace).resolve()), tables=(table,)), table
+
+
+@contextlib.contextmanager
+def _launcher(settings: config.Maintenance) -> Iterator[Any]:
+    """A launcher whose stages are shown while they run; Spark's own noise goes to a file."""
+    from maint_assets.assets.launch import launcher  # noqa: PLC0415
+    from maint_assets.assets.terminal import progress, quiet_session  # noqa: PLC0415
+
+    with launcher(settings) as found, progress(err):
+        if not os.environ.get("MAINT_ASSETS_DEBUG"):
+            quiet_session(found.store, Path(settings.workspace))
+        yield found
+
+
+def _agreed(report: Any, options: dict[str, Any]) -> bool:
+    """Whether a person agrees to the plan; not asked without a terminal or with --yes."""
+    plan = report.planned.plan
+    if options["yes"] or options["as_json"] or not sys.stdin.isatty():
+        return True
+    if not plan.files + plan.directories:
+        return True
+    return click.confirm(
+        f"Delete {plan.files:,} files and {plan.directories:,} directories of {plan.table}?", err=True
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""``maintenance.yaml``: what may be said about tables, refused with line and nearest key if not."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from maint_assets.errors import ConfigError
+
+_UNIT_MS = {
+    "millisecond": 1,
+    "second": 1000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_DURATION = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+
+DEFAULT_CONFIG = "maintenance.yaml"
+
+
+def duration(text: object) -> timedelta:
+    """The length of time of ``7 days``, ``168 hours`` or ``1 day 12 hours``, exactly as given.
+
+    Raises ValueError for anything else; a negative length is for the caller to refuse.
+    """
+    if isinstance(text, timedelta):
+        return text
+    rest, total = str(text), 0.0
+    if not rest.strip():
+        raise ValueError("a duration reads like '7 days' or '168 hours', not empty")
+    while rest:
+        match = _DURATION.match(rest)
+        unit = match[2].lower().removesuffix("s") if match else ""
+        if match is None or unit not in _UNIT_MS:
+            raise ValueError(f"a duration reads like '7 days' or '168 hours', not '{text}'")
+        total += float(match[1]) * _UNIT_MS[unit]
+        rest = rest[match.end() :]
+    try:
+        return timedelta(milliseconds=total)
+    except OverflowError:
+        raise ValueError(f"the duration '{text}' is too long") from None
+
+
+def milliseconds(length: timedelta) -> int:
+    """A length of time in whole milliseconds."""
+    return length // timedelta(milliseconds=1)
+
+
+Duration = Annotated[timedelta, BeforeValidator(duration)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class VacuumSettings(_Model):
+    """How a table is vacuumed; ``retention`` None means the table's own."""
+
+    retention: Duration | None = None
+    allow_short_retention: bool = False
+    mode: Literal["full"] = "full"
+    approval: Literal["manual", "auto"] = "manual"
+    max_delete_share: float = Field(default=0.5, ge=0, le=1)
+    max_delete_files: int | None = Field(default=None, ge=0)
+    plan_max_age: Duration = timedelta(hours=24)
+    log_commits: bool = True
+    allow_missing_files: bool = False
+    allow_clock_skew: bool = False
+
+
+class TableSettings(_Model):
+    """One table: its name in keys and the UI, where it lies, and what is done to it."""
+
+    name: str
+    uri: str
+    depends_on: tuple[str, ...] = ()
+    vacuum: VacuumSettings = VacuumSettings()
+    schedule: str | None = None
+    owners: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _name_fits_dagster(self) -> TableSettings:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"a table name has letters, digits and _, not '{self.name}'")
+        return self
+
+
+class Maintenance(_Model):
+    """The whole config: workspace, Spark settings, and the tables with defaults applied."""
+
+    workspace: str = "./.maint"
+    key_prefix: tuple[str, ...] = ("maintenance",)
+    spark: dict[str, str] = Field(default_factory=dict)
+    tables: tuple[TableSettings, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Maintenance:
+        names = [table.name.lower() for table in self.tables]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two tables have the name '{name}'")
+        return self
+
+    def table(self, name: str) -> TableSettings:
+        """The table of that name; ConfigError when there is none."""
+        for table in self.tables:
+            if table.name == name:
+                return table
+        near = difflib.get_close_matches(name, [table.name for table in self.tables], 1)
+        raise ConfigError(
+            "config",
+            f"there is no table '{name}'",
+            f"did you mean '{near[0]}'?" if near else "see the names under tables:",
+        )
+
+
+def load(path: str | Path) -> Maintenance:
+    """The config in a YAML file; relative paths in it are relative to the file.
+
+    Raises ConfigError naming file, line and the nearest known key.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read ({error.strerror})", "give a config file") from None
+    return parse(text, source=str(path), base=file.resolve().parent)
+
+
+def parse(text: str, *, source: str, base: Path) -> Maintenance:
+    """The config in a YAML text; ``source`` names it in errors."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        values: Any = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" at line {where.line + 1}" if where else ""
+        raise ConfigError(source, f"is not YAML{line}", "mend the syntax") from None
+    if not isinstance(values, dict):
+        raise ConfigError(source, "is not a mapping of keys", "see docs/config.md")
+    try:
+        settings = Maintenance.model_validate(_with_defaults(values))
+    except ValidationError as error:
+        raise _config_error(error, source=source, node=node) from None
+    return _resolved(settings, base)
+
+
+def _with_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with ``defaults`` merged into each table; a table's own keys win."""
+    rest = {key: value for key, value in values.items() if key != "defaults"}
+    defaults = values.get("defaults") or {}
+    if isinstance(defaults, dict) and isinstance(rest.get("tables"), list):
+        rest["tables"] = [
+            _merged(defaults, table) if isinstance(table, dict) else table
+            for table in rest["tables"]
+        ]
+    return rest
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        known = merged.get(key)
+        both = isinstance(known, dict) and isinstance(value, dict)
+        merged[key] = _merged(known, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def _resolved(settings: Maintenance, base: Path) -> Maintenance:
+    tables = tuple(
+        table.model_copy(update={"uri": _absolute(table.uri, base)}) for table in settings.tables
+    )
+    workspace = _absolute(settings.workspace, base)
+    return settings.model_copy(update={"workspace": workspace, "tables": tables})
+
+
+def _absolute(uri: str, base: Path) -> str:
+    expanded = os.path.expandvars(uri)
+    if re.match(r"^[A-Za-z][A-Za-z0-9+.-]*:", expanded):
+        return expanded
+    return str(base / Path(expanded).expanduser())
+
+
+def _config_error(error: ValidationError, *, source: str, node: yaml.Node | None) -> ConfigError:
+    first = error.errors()[0]
+    place = first["loc"]
+    line = _line(node, place)
+    where = f"{source}:{line}" if line else source
+    key = ".".join(str(part) for part in place) or "config"
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(place[-1]), _known_keys(place), 1, 0.5)
+        remedy = f"did you mean '{near[0]}'?" if near else "known keys: " + ", ".join(_known_keys(place))
+        return ConfigError(where, f"unknown key '{place[-1]}'", remedy)
+    message = first["msg"].removeprefix("Value error, ")
+    return ConfigError(where, f"{key}: {message[0].lower()}{message[1:]}", "mend that value")
+
+
+def _known_keys(place: tuple[int | str, ...]) -> list[str]:
+    names = [part for part in place[:-1] if isinstance(part, str)]
+    model: type[BaseModel] = {"tables": TableSettings, "vacuum": VacuumSettings}.get(
+        names[-1] if names else "", Maintenance
+    )
+    return [*model.model_fields, *(["defaults"] if model is Maintenance else [])]
+
+
+def _line(node: yaml.Node | None, place: tuple[int | str, ...]) -> int | None:
+    """The line of a key; one that came from ``defaults`` is looked up there."""
+    found = _find(node, place)
+    if found is None and place[:1] == ("tables",):
+        found = _find(node, ("defaults", *place[2:]))
+    if found is None:
+        found = _find(node, place[:-1])
+    return None if found is None else found.start_mark.line + 1
+
+
+def _find(node: yaml.Node | None, place: tuple[int | str, ...]) -> yaml.Node | None:
+    at = node
+    for index, part in enumerate(place):
+        if isinstance(at, yaml.MappingNode):
+            pair = next((p for p in at.value if p[0].value == part), None)
+            if pair is None:
+                return None
+            at = pair[0] if index == len(place) - 1 else pair[1]
+        elif isinstance(at, yaml.SequenceNode) and isinstance(part, int):
+            at = at.value[part]
+        else:
+            return None
+    return at

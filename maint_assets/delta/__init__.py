@@ -1,0 +1,1 @@
+"""The Delta protocol as values: names, paths, actions, features; no Spark and no store."""

@@ -1,0 +1,68 @@
+"""Which file holds a deletion vector (PROTOCOL, "Deletion Vector Descriptor Schema")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+from uuid import UUID
+
+from maint_assets.delta.paths import relative
+from maint_assets.errors import CorruptLogError
+
+if TYPE_CHECKING:
+    from maint_assets.delta.paths import TableRoot
+
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_DIGITS = {char: value for value, char in enumerate(_ALPHABET)}
+_UUID_CHARS = 20
+_REMEDY = "restore the log from a backup or a replica; nothing is changed on a broken log"
+
+
+def file_path(storage_type: str, path_or_inline_dv: str, root: TableRoot) -> str | None:
+    """The file of the vector as ``relative`` gives it: absolute if outside, None for inline."""
+    match storage_type:
+        case "i":
+            return None
+        case "u":
+            return _literal(_uuid_path(path_or_inline_dv, root), root)
+        case "r":
+            return _literal(path_or_inline_dv, root)
+        case "p":
+            return relative(path_or_inline_dv, root)
+        case _:
+            raise CorruptLogError(
+                root.uri, f"deletion vector storage type {storage_type!r} is unknown", _REMEDY
+            )
+
+
+def z85_decoded(text: str) -> bytes:
+    """The bytes of Z85 text, four for five characters; ValueError for text that is none."""
+    if len(text) % 5 or not _DIGITS.keys() >= set(text):
+        raise ValueError(f"{text!r} is not Z85")
+    groups = (text[at : at + 5] for at in range(0, len(text), 5))
+    return b"".join(_number(group).to_bytes(4, "big") for group in groups)
+
+
+def _uuid_path(text: str, root: TableRoot) -> str:
+    """The path of a ``u`` vector: an optional prefix directory, then the name by its UUID."""
+    prefix, encoded = text[:-_UUID_CHARS], text[-_UUID_CHARS:]
+    try:
+        name = f"deletion_vector_{UUID(bytes=z85_decoded(encoded))}.bin"
+    except ValueError as error:
+        raise CorruptLogError(root.uri, f"deletion vector {text!r} has no UUID", _REMEDY) from error
+    return f"{prefix}/{name}" if prefix else name
+
+
+def _literal(path: str, root: TableRoot) -> str:
+    """The normalised path of text that is not URL-encoded."""
+    return relative(quote(path), root)
+
+
+def _number(group: str) -> int:
+    """The 32-bit number of five characters; ValueError when it needs more bits."""
+    number = 0
+    for char in group:
+        number = number * 85 + _DIGITS[char]
+    if number >= 2**32:
+        raise ValueError(f"{group!r} is not Z85")
+    return number

@@ -1,0 +1,180 @@
+"""Which table features an operation may meet (PROTOCOL, "Table Features"); an unknown one refuses.
+
+Feature names compare case-sensitively. A row allows an operation when the table's properties and
+actions hold all it must heed; what a property turns on (UniForm) is not seen here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from maint_assets.delta.actions import Protocol
+
+
+class Operation(Enum):
+    """What is done with a table, as far as features tell it apart."""
+
+    READ = "read"
+    VACUUM = "vacuum"
+    REWRITE = "rewrite"
+    CLEAN_LOG = "clean log"
+    CHECKPOINT = "checkpoint"
+
+
+ALL = frozenset(Operation)
+NO_REWRITE = ALL - {Operation.REWRITE}
+READ_ONLY = frozenset({Operation.READ})
+NONE: frozenset[Operation] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One table feature: the operations that may meet it, and why, or with which care.
+
+    ``reader`` features bind readers too; ``legacy`` is the (reader, writer) version that implies
+    the feature without naming it.
+    """
+
+    name: str
+    operations: frozenset[Operation]
+    reason: str
+    reader: bool = False
+    legacy: tuple[int, int] | None = None
+
+
+_CATALOG = "the catalog owns the commits"
+_MANIFESTS = "the state is in a manifest tree, without tombstones"
+_MOVED = "the table has moved"
+_NEW_TYPES = "its types are not rewritten"
+_COLLATED = "its statistics are not rewritten"
+_ICEBERG = "its rules for Iceberg's field ids are not kept by a rewrite"
+_PROPOSAL = "it is only a proposal yet"
+_SPARK = "rewritten by Spark only"
+_COPIED = "values are copied, nothing is evaluated"
+_CAST = "old types are cast to the current ones"
+
+FEATURES = {
+    row.name: row
+    for row in (
+        Feature("appendOnly", ALL, "rewrites change no data", legacy=(1, 2)),
+        Feature("invariants", ALL, _COPIED, legacy=(1, 2)),
+        Feature("checkConstraints", ALL, _COPIED, legacy=(1, 3)),
+        Feature("changeDataFeed", ALL, "rewrites have no change data", legacy=(1, 4)),
+        Feature("generatedColumns", ALL, _COPIED, legacy=(1, 4)),
+        Feature("columnMapping", ALL, "physical names are kept", reader=True, legacy=(2, 5)),
+        Feature("identityColumns", ALL, _COPIED, legacy=(1, 6)),
+        Feature("deletionVectors", ALL, "applied by rewrites, else protected", reader=True),
+        Feature("domainMetadata", ALL, "domains are kept"),
+        Feature("rowTracking", ALL, "row ids are kept in materialised columns"),
+        Feature("clustering", ALL, "the clustering provider is kept"),
+        Feature("allowColumnDefaults", ALL, "defaults are for new rows only"),
+        Feature("materializePartitionColumns", ALL, "partition columns stay in the files"),
+        Feature("v2Checkpoint", ALL, "sidecars are read and cleaned", reader=True),
+        Feature("vacuumProtocolCheck", ALL, "the writer's check is always made", reader=True),
+        Feature("inCommitTimestamp", ALL, "commits carry their own time"),
+        Feature("checkpointProtection", ALL, "log cleanup heeds its property"),
+        Feature("timestampNtz", ALL, "written without a zone", reader=True),
+        Feature("typeWidening", ALL, _CAST, reader=True),
+        Feature("typeWidening-preview", ALL, _CAST, reader=True),
+        Feature("variantType", ALL, _SPARK, reader=True),
+        Feature("variantType-preview", ALL, _SPARK, reader=True),
+        Feature("variantShredding", ALL, _SPARK, reader=True),
+        Feature("variantShredding-preview", ALL, _SPARK, reader=True),
+        Feature("icebergCompatV1", ALL, "partition columns and field ids are written"),
+        Feature("icebergCompatV2", NO_REWRITE, _ICEBERG),
+        Feature("icebergCompatV3", NO_REWRITE, _ICEBERG),
+        Feature("icebergWriterCompatV1", NO_REWRITE, _ICEBERG),
+        Feature("icebergWriterCompatV3", NO_REWRITE, _ICEBERG),
+        Feature("geospatial", NO_REWRITE, _NEW_TYPES, reader=True),
+        Feature("geospatial-dev", NO_REWRITE, _NEW_TYPES, reader=True),
+        Feature("collations", NO_REWRITE, _COLLATED),
+        Feature("collations-preview", NO_REWRITE, _COLLATED),
+        Feature("columnMappingUsageTracking", READ_ONLY, _PROPOSAL),
+        Feature("timestampNanos", READ_ONLY, _PROPOSAL, reader=True),
+        Feature("catalogManaged", READ_ONLY, _CATALOG, reader=True),
+        Feature("catalogOwned-preview", READ_ONLY, _CATALOG, reader=True),
+        Feature("coordinatedCommits-preview", READ_ONLY, _CATALOG),
+        Feature("redirectWriterOnly-preview", READ_ONLY, _MOVED),
+        Feature("redirectReaderWriter-preview", NONE, _MOVED, reader=True),
+        Feature("adaptiveMetadata", NONE, _MANIFESTS, reader=True),
+        Feature("adaptiveMetadata-preview", NONE, _MANIFESTS, reader=True),
+    )
+}
+"""Every feature that is known, by name."""
+
+_NAMED_READER, _NAMED_WRITER = 3, 7
+
+
+def reader_feature_names(protocol: Protocol) -> tuple[str, ...]:
+    """The features that a reader must know: named and implied, sorted."""
+    version = protocol.min_reader_version
+    implied = {
+        row.name
+        for row in FEATURES.values()
+        if row.legacy and row.reader and row.legacy[0] <= version < _NAMED_READER
+    }
+    return tuple(sorted(implied.union(protocol.reader_features or ())))
+
+
+def writer_feature_names(protocol: Protocol) -> tuple[str, ...]:
+    """The features that a writer must know: named and implied, sorted."""
+    version = protocol.min_writer_version
+    implied = {
+        row.name
+        for row in FEATURES.values()
+        if row.legacy and row.legacy[1] <= version < _NAMED_WRITER
+    }
+    return tuple(sorted(implied.union(protocol.writer_features or ())))
+
+
+def feature_names(protocol: Protocol) -> tuple[str, ...]:
+    """All features of the table, sorted."""
+    return tuple(sorted({*reader_feature_names(protocol), *writer_feature_names(protocol)}))
+
+
+def unsupported(protocol: Protocol, operation: Operation) -> list[str]:
+    """Why the operation must not run, one reason each; empty when it may.
+
+    What only a writer must know does not stop a read.
+    """
+    found = _reader_faults(protocol)
+    if operation is not Operation.READ:
+        found += _writer_faults(protocol)
+    rows = (FEATURES[name] for name in feature_names(protocol) if name in FEATURES)
+    return found + [
+        f"{row.name} does not allow {operation.value}: {row.reason}"
+        for row in rows
+        if operation not in row.operations
+    ]
+
+
+def _reader_faults(protocol: Protocol) -> list[str]:
+    version, named = protocol.min_reader_version, protocol.reader_features
+    found = [
+        f"reader feature {name!r} is unknown"
+        for name in reader_feature_names(protocol)
+        if name not in FEATURES
+    ]
+    if not 1 <= version <= _NAMED_READER:
+        found.append(f"reader version {version} is unknown")
+    if version == _NAMED_READER and named is None:
+        found.append(f"reader version {version} comes without readerFeatures")
+    return found
+
+
+def _writer_faults(protocol: Protocol) -> list[str]:
+    version, named = protocol.min_writer_version, protocol.writer_features
+    found = [
+        f"writer feature {name!r} is unknown"
+        for name in writer_feature_names(protocol)
+        if name not in FEATURES and name not in (protocol.reader_features or ())
+    ]
+    if not 1 <= version <= _NAMED_WRITER:
+        found.append(f"writer version {version} is unknown")
+    if version == _NAMED_WRITER and named is None:
+        found.append(f"writer version {version} comes without writerFeatures")
+    unlisted = sorted({*(protocol.reader_features or ())} - {*(named or ())})
+    return found + [f"reader feature {name!r} is not in writerFeatures" for name in unlisted]

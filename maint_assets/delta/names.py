@@ -1,0 +1,143 @@
+"""Which names mean what: files of ``_delta_log``, hidden names, and files that are not data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from typing_extensions import Self
+
+_MAX_VERSION = 2**63 - 1
+
+
+class LogFileKind(Enum):
+    """The kinds of versioned files directly below ``_delta_log``."""
+
+    COMMIT = "commit"
+    CHECKSUM = "checksum"
+    CHECKPOINT = "checkpoint"
+    CHECKPOINT_PART = "checkpoint part"
+    CHECKPOINT_V2 = "v2 checkpoint"
+    COMPACTION = "compaction"
+
+
+_GRAMMAR: tuple[tuple[LogFileKind, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(r"(?P<version>[0-9]+)\." + rest))
+    for kind, rest in (
+        (LogFileKind.COMMIT, r"json"),
+        (LogFileKind.CHECKSUM, r"crc"),
+        (LogFileKind.CHECKPOINT, r"checkpoint\.parquet"),
+        (
+            LogFileKind.CHECKPOINT_PART,
+            r"checkpoint\.(?P<part>[0-9]+)\.(?P<parts>[0-9]+)\.parquet",
+        ),
+        (LogFileKind.CHECKPOINT_V2, r"checkpoint\.[^./]+\.(?:json|parquet)"),
+        (LogFileKind.COMPACTION, r"(?P<end_version>[0-9]+)\.compacted\.json"),
+    )
+)
+
+_FORMAT_RANKS = {
+    LogFileKind.CHECKPOINT: 0,
+    LogFileKind.CHECKPOINT_PART: 1,
+    LogFileKind.CHECKPOINT_V2: 2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file of ``_delta_log`` whose name says what it is.
+
+    ``part`` (from 1) and ``parts`` are set for checkpoint parts, ``end_version`` for compactions.
+    """
+
+    version: int
+    kind: LogFileKind
+    name: str
+    part: int = 0
+    parts: int = 0
+    end_version: int = 0
+
+    @classmethod
+    def parse(cls, name: str) -> Self | None:
+        """The log file of that bare name, or None for a name the protocol does not define."""
+        for kind, pattern in _GRAMMAR:
+            if match := pattern.fullmatch(name):
+                numbers = {key: int(digits) for key, digits in match.groupdict().items()}
+                return cls(kind=kind, name=name, **numbers) if _sound(numbers) else None
+        return None
+
+    @property
+    def format_rank(self) -> int:
+        """The preference among checkpoints of one version, higher wins; -1 for other files."""
+        return _FORMAT_RANKS.get(self.kind, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """A prefix that keeps a name visible although it starts with ``_``."""
+
+    prefix: str
+    reason: str
+
+
+EXEMPTIONS = (
+    Exemption("_change_data", "change data files are removed by age"),
+    Exemption("_delta_index", "bloom filter indexes are removed by age"),
+)
+
+
+def commit_name(version: int) -> str:
+    """The bare name of the published commit of ``version``."""
+    return f"{version:020d}.json"
+
+
+def checksum_name(version: int) -> str:
+    """The bare name of the version checksum of ``version``."""
+    return f"{version:020d}.crc"
+
+
+def is_hidden(name: str, partition_columns: Collection[str], *, iceberg: bool) -> bool:
+    """Whether VACUUM never looks at a file or directory of this name, at any depth.
+
+    ``name`` is one path component; ``iceberg`` says that UniForm writes Iceberg metadata, which
+    makes exactly ``metadata`` hidden. Partition columns are the current logical names.
+    """
+    if iceberg and name == "metadata":
+        return True
+    if not name.startswith((".", "_")):
+        return False
+    visible = (*(row.prefix for row in EXEMPTIONS), *(f"{c}=" for c in partition_columns))
+    return not name.startswith(visible)
+
+
+def is_hidden_path(path: str, partition_columns: Collection[str], *, iceberg: bool) -> bool:
+    """Whether any component of a relative path is hidden."""
+    return any(is_hidden(name, partition_columns, iceberg=iceberg) for name in path.split("/"))
+
+
+def file_kind(path: str) -> str | None:
+    """``dv``, ``cdc`` or ``index`` for a path of that kind; None for a path like any data file."""
+    names = path.split("/")
+    return next((kind for kind, matches in _KINDS if matches(names)), None)
+
+
+_DELETION_VECTOR = re.compile(
+    r"deletion_vector_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin", re.IGNORECASE
+)
+
+_KINDS: tuple[tuple[str, Callable[[list[str]], bool]], ...] = (
+    ("dv", lambda names: _DELETION_VECTOR.fullmatch(names[-1]) is not None),
+    ("cdc", lambda names: any(name.startswith("_change_data") for name in names)),
+    ("index", lambda names: any(name.startswith("_delta_index") for name in names)),
+)
+
+
+def _sound(numbers: dict[str, int]) -> bool:
+    """Versions fit a long, and a compaction spans at least two of them."""
+    end = numbers.get("end_version", numbers["version"] + 1)
+    return numbers["version"] < end and max(numbers.values()) <= _MAX_VERSION

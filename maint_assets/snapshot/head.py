@@ -1,0 +1,253 @@
+"""What a version says about itself: protocol, metadata, properties, time, and its log segment."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from maint_assets.delta.actions import Metadata, Protocol, parse_action
+from maint_assets.delta.checksum import VersionChecksum
+from maint_assets.delta.names import LogFileKind
+from maint_assets.delta.paths import TableRoot, decoded
+from maint_assets.delta.properties import TableProperties
+from maint_assets.errors import CorruptLogError, LogGapError, MaintError, NotADeltaTableError
+from maint_assets.snapshot.log import (
+    SIDECARS,
+    LogEntry,
+    LogSegment,
+    log_files,
+    segments,
+)
+from maint_assets.storage import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from maint_assets.storage.location import Location
+
+logger = logging.getLogger(__name__)
+
+_HEAD_COLUMNS = ("protocol", "metaData", "sidecar", "checkpointMetadata")
+_RESTORE = "restore it from a backup or a replica"
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarFile:
+    """A sidecar of a V2 checkpoint: path below the table root, size in bytes."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableHead:
+    """One version of a table as its log describes it, file actions left out."""
+
+    location: Location
+    root: TableRoot
+    segment: LogSegment
+    sidecars: tuple[SidecarFile, ...]
+    protocol: Protocol
+    metadata: Metadata
+    properties: TableProperties
+    timestamp_ms: int
+    checksum: VersionChecksum | None
+
+    @property
+    def table(self) -> str:
+        """The table as named in messages: its URI."""
+        return self.location.uri
+
+    @property
+    def version(self) -> int:
+        """The version that this is the head of."""
+        return self.segment.version
+
+
+def table_head(location: Location) -> TableHead:
+    """The newest version of the table at a location.
+
+    Raises NotADeltaTableError, LogGapError or CorruptLogError. An unreadable checkpoint is
+    passed over for an older one, or for all commits, where the log allows it (logs.md 3.7).
+    """
+    table = location.uri
+    try:
+        entries = log_files(location)
+    except PermissionError as error:
+        raise NotADeltaTableError(
+            table, f"_delta_log cannot be read ({error.strerror})", "allow reading it"
+        ) from error
+    first_error: MaintError | None = None
+    for segment in segments(entries, table=table):
+        try:
+            return _head(location, segment)
+        except (CorruptLogError, LogGapError) as error:
+            logger.warning("%s", error)
+            first_error = first_error or error
+            if segment.checkpoint is None:
+                break
+    if first_error is None:
+        raise NotADeltaTableError(
+            table, "is not a Delta table: its _delta_log is empty", "give the root of a Delta table"
+        )
+    raise first_error
+
+
+def _head(location: Location, segment: LogSegment) -> TableHead:
+    table = location.uri
+    checkpoint, sidecars = _checkpoint_head(location, segment)
+    protocol, metadata = _tail_head(location, segment.commits)
+    protocol = protocol or checkpoint.protocol
+    metadata = metadata or checkpoint.metadata
+    if protocol is None or metadata is None:
+        what = "protocol" if protocol is None else "metaData"
+        raise CorruptLogError(
+            table, f"the log up to version {segment.version} holds no {what} action", _RESTORE
+        )
+    properties = TableProperties.of(metadata.configuration, table=table)
+    return TableHead(
+        location=location,
+        root=TableRoot.of(location.path),
+        segment=segment,
+        sidecars=sidecars,
+        protocol=protocol,
+        metadata=metadata,
+        properties=properties,
+        timestamp_ms=_timestamp_ms(location, segment, properties),
+        checksum=_checksum(location, segment),
+    )
+
+
+class _Head(msgspec.Struct):
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+
+
+def _tail_head(
+    location: Location, commits: Iterable[LogEntry]
+) -> tuple[Protocol | None, Metadata | None]:
+    """The newest protocol and metadata of the tail; every commit is looked at until both are known.
+
+    Only lines that can hold one are parsed: a quote inside a string is escaped in JSON.
+    """
+    head = _Head()
+    for entry in reversed(list(commits)):
+        found = _Head()
+        for line in _lines(location, entry):
+            if b'"protocol"' in line or b'"metaData"' in line:
+                action = parse_action(line, table=location.uri, file=entry.file.name)
+                found.protocol = action.protocol or found.protocol
+                found.metadata = action.metaData or found.metadata
+        head.protocol = head.protocol or found.protocol
+        head.metadata = head.metadata or found.metadata
+        if head.protocol and head.metadata:
+            break
+    return head.protocol, head.metadata
+
+
+def _lines(location: Location, entry: LogEntry) -> Iterator[bytes]:
+    try:
+        yield from read.lines(location, entry.path)
+    except FileNotFoundError as error:
+        raise LogGapError(
+            location.uri, f"{entry.file.name} vanished while it was read", "run again"
+        ) from error
+    except OSError as error:
+        raise CorruptLogError(
+            location.uri, f"{entry.file.name} cannot be read ({error})", "allow reading it"
+        ) from error
+
+
+def _checkpoint_head(
+    location: Location, segment: LogSegment
+) -> tuple[_Head, tuple[SidecarFile, ...]]:
+    head = _Head()
+    sidecars: list[SidecarFile] = []
+    for entry in () if segment.checkpoint is None else segment.checkpoint.entries:
+        for row in _head_rows(location, entry):
+            if row.get("protocol"):
+                head.protocol = _converted(row["protocol"], Protocol, location, entry)
+            if row.get("metaData"):
+                head.metadata = _converted(row["metaData"], Metadata, location, entry)
+            if row.get("sidecar"):
+                sidecars.append(_sidecar(row["sidecar"], location, entry))
+    return head, tuple(sidecars)
+
+
+def _head_rows(location: Location, entry: LogEntry) -> Iterator[dict[str, object]]:
+    """The non-file actions of one checkpoint file as log-shaped dictionaries."""
+    if entry.file.kind is LogFileKind.CHECKPOINT_V2 and entry.file.name.endswith(".json"):
+        for line in _lines(location, entry):
+            if not line.startswith((b'{"add"', b'{"remove"')):
+                action = parse_action(line, table=location.uri, file=entry.file.name)
+                yield {name: getattr(action, name) for name in _HEAD_COLUMNS}
+        return
+    try:
+        with read.parquet(location, entry.path) as file:
+            wanted = [name for name in _HEAD_COLUMNS if name in file.schema_arrow.names]
+            for batch in file.iter_batches(columns=wanted, batch_size=65_536):
+                for name in wanted:
+                    column = batch.column(name)
+                    if column.null_count < len(column):
+                        yield from ({name: v} for v in column.drop_null().to_pylist(maps_as_pydicts="strict"))
+    except (OSError, pa.ArrowException, EOFError) as error:
+        raise CorruptLogError(
+            location.uri, f"checkpoint {entry.file.name} cannot be read ({_first_line(error)})", _RESTORE
+        ) from error
+
+
+def _converted(row: object, kind: type, location: Location, entry: LogEntry):  # noqa: ANN202
+    if isinstance(row, kind):
+        return row
+    try:
+        return msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)  # type: ignore[attr-defined]
+    except msgspec.ValidationError as error:
+        raise CorruptLogError(
+            location.uri, f"checkpoint {entry.file.name} is not valid ({error})", _RESTORE
+        ) from error
+
+
+def _sidecar(row: object, location: Location, entry: LogEntry) -> SidecarFile:
+    values = row if isinstance(row, dict) else msgspec.to_builtins(row)
+    path = f"{SIDECARS}/{decoded(values['path'])}"
+    found = read.size_and_mtime(location, path)
+    if found is None or found[0] != values["sizeInBytes"]:
+        what = "is missing" if found is None else f"has {found[0]} bytes, not {values['sizeInBytes']}"
+        raise LogGapError(
+            location.uri, f"sidecar {values['path']} of {entry.file.name} {what}", _RESTORE
+        )
+    return SidecarFile(path, found[0])
+
+
+def _timestamp_ms(location: Location, segment: LogSegment, properties: TableProperties) -> int:
+    """The commit time of the version: in-commit where enabled, else that of its file."""
+    by_file = segment.commit_ms[segment.version]
+    if not properties.in_commit_timestamps:
+        return by_file
+    entry = (segment.commits or segment.history)[-1]
+    first = next(_lines(location, entry), b"")
+    info = parse_action(first, table=location.uri, file=entry.file.name).commitInfo if first else None
+    if info is None or info.in_commit_timestamp is None:
+        raise CorruptLogError(
+            location.uri,
+            f"{entry.file.name} lacks the inCommitTimestamp that the table's properties promise",
+            _RESTORE,
+        )
+    return info.in_commit_timestamp
+
+
+def _checksum(location: Location, segment: LogSegment) -> VersionChecksum | None:
+    if segment.checksum is None:
+        return None
+    try:
+        return VersionChecksum.parse(read.content(location, segment.checksum.path))
+    except OSError:
+        return None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

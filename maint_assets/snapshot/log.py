@@ -1,0 +1,210 @@
+"""Which files of ``_delta_log`` make a version: listing, checkpoints, segments, commit times."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from maint_assets.delta.names import LogFile, LogFileKind
+from maint_assets.delta.timestamps import monotonic
+from maint_assets.errors import LogGapError, NotADeltaTableError
+from maint_assets.storage import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from maint_assets.storage.location import Location
+
+LOG = "_delta_log"
+SIDECARS = f"{LOG}/_sidecars"
+
+_CHECKPOINTS = (LogFileKind.CHECKPOINT, LogFileKind.CHECKPOINT_PART, LogFileKind.CHECKPOINT_V2)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One file of the log that the protocol names; size in bytes, mtime in ms."""
+
+    file: LogFile
+    size: int
+    modified_ms: int
+
+    @property
+    def path(self) -> str:
+        """The path of the file below the table root."""
+        return f"{LOG}/{self.file.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A complete checkpoint: one file, or all parts in order."""
+
+    version: int
+    entries: tuple[LogEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegment:
+    """The files that make ``version``: a checkpoint and the commits after it.
+
+    ``history`` are the readable commits up to the checkpoint: not needed for the state, they
+    still know which commit removed a file. ``commit_ms`` are the commit times by file, made
+    monotonic as Delta does (logs.md 10).
+    """
+
+    version: int
+    checkpoint: Checkpoint | None
+    commits: tuple[LogEntry, ...]
+    history: tuple[LogEntry, ...]
+    checksum: LogEntry | None
+    commit_ms: dict[int, int]
+
+    @property
+    def bytes(self) -> int:
+        """The size of everything that a replay reads, sidecars left out."""
+        parts = () if self.checkpoint is None else self.checkpoint.entries
+        return sum(entry.size for entry in (*parts, *self.commits, *self.history))
+
+
+def log_files(location: Location) -> list[LogEntry]:
+    """The named files of the log in listing order; empty checkpoint files are no files."""
+    found = ((LogFile.parse(entry.name), entry) for entry in read.files(location, LOG))
+    return [
+        LogEntry(file, entry.size, entry.modified_ms)
+        for file, entry in found
+        if file is not None and not (file.kind in _CHECKPOINTS and entry.size == 0)
+    ]
+
+
+def segments(entries: Iterable[LogEntry], *, table: str) -> Iterator[LogSegment]:
+    """The segments that make the newest version, best first: by newer or by no checkpoint.
+
+    A caller takes the next when the checkpoint of one turns out to be unreadable. Raises
+    NotADeltaTableError for an empty log, LogGapError when not even one segment is whole.
+    """
+    known = list(entries)
+    commits = _commits(known, table=table)
+    if not known:
+        raise NotADeltaTableError(
+            table, "is not a Delta table: it has no _delta_log", "give the root of a Delta table"
+        )
+    first_error: LogGapError | None = None
+    whole = False
+    for checkpoint in (*_checkpoints(known), None):
+        try:
+            segment = _segment(known, commits, checkpoint=checkpoint, table=table)
+        except LogGapError as error:
+            first_error = first_error or error
+        else:
+            whole = True
+            yield segment
+    if first_error is not None and not whole:
+        raise _missing_part(known, table=table) or first_error
+
+
+def contiguous_after(entries: Iterable[LogEntry], version: int, *, table: str) -> list[LogEntry]:
+    """The commits newer than ``version``, ascending; LogGapError when one is missing."""
+    commits = _commits(entries, table=table)
+    newer = [commits[v] for v in sorted(commits) if v > version]
+    _refuse_gaps([entry.file.version for entry in newer], after=version, table=table)
+    return newer
+
+
+def _commits(entries: Iterable[LogEntry], *, table: str) -> dict[int, LogEntry]:
+    commits: dict[int, LogEntry] = {}
+    for entry in entries:
+        if entry.file.kind is not LogFileKind.COMMIT:
+            continue
+        if entry.file.version in commits:
+            raise LogGapError(
+                table,
+                f"version {entry.file.version} has two commit files, {entry.file.name} among them",
+                "remove the one that is not the commit",
+            )
+        commits[entry.file.version] = entry
+    return commits
+
+
+def _checkpoints(entries: Iterable[LogEntry]) -> list[Checkpoint]:
+    """The complete checkpoints, newest and preferred format first (logs.md 3.1)."""
+    single = [
+        ((e.file.version, e.file.format_rank, 1, e.file.name), Checkpoint(e.file.version, (e,)))
+        for e in entries
+        if e.file.kind in {LogFileKind.CHECKPOINT, LogFileKind.CHECKPOINT_V2}
+    ]
+    parts: dict[tuple[int, int], list[LogEntry]] = defaultdict(list)
+    for entry in entries:
+        if entry.file.kind is LogFileKind.CHECKPOINT_PART:
+            parts[entry.file.version, entry.file.parts].append(entry)
+    multi = [
+        ((version, files[0].file.format_rank, count, files[0].file.name), _multi(version, files))
+        for (version, count), files in parts.items()
+        if sorted(e.file.part for e in files) == list(range(1, count + 1))
+    ]
+    return [found for _, found in sorted((*single, *multi), key=lambda c: c[0], reverse=True)]
+
+
+def _missing_part(entries: Iterable[LogEntry], *, table: str) -> LogGapError | None:
+    """The error that names the missing part of the newest checkpoint, if parts are missing."""
+    parts = [e.file for e in entries if e.file.kind is LogFileKind.CHECKPOINT_PART]
+    if not parts:
+        return None
+    newest = max(parts, key=lambda file: (file.version, file.parts))
+    there = {f.part for f in parts if (f.version, f.parts) == (newest.version, newest.parts)}
+    missing = sorted(set(range(1, newest.parts + 1)) - there)
+    if not missing:
+        return None
+    return LogGapError(
+        table,
+        f"checkpoint {newest.version} lacks part {missing[0]} of {newest.parts}, "
+        "and the commits before it are gone",
+        "restore that file of _delta_log",
+    )
+
+
+def _multi(version: int, files: list[LogEntry]) -> Checkpoint:
+    return Checkpoint(version, tuple(sorted(files, key=lambda entry: entry.file.part)))
+
+
+def _segment(
+    entries: list[LogEntry],
+    commits: dict[int, LogEntry],
+    *,
+    checkpoint: Checkpoint | None,
+    table: str,
+) -> LogSegment:
+    base = -1 if checkpoint is None else checkpoint.version
+    if not any(version >= base for version in commits):
+        raise LogGapError(
+            table,
+            f"has no commit file at or after checkpoint {base}"
+            if checkpoint
+            else "has no commit files and no complete checkpoint",
+            "restore the missing files of _delta_log",
+        )
+    tail = sorted(version for version in commits if version > base)
+    _refuse_gaps(tail, after=base, table=table)
+    version = tail[-1] if tail else base
+    times = [(v, commits[v].modified_ms) for v in sorted(commits)]
+    checksum = [
+        e for e in entries if e.file.kind is LogFileKind.CHECKSUM and e.file.version == version
+    ]
+    return LogSegment(
+        version=version,
+        checkpoint=checkpoint,
+        commits=tuple(commits[v] for v in tail),
+        history=tuple(commits[v] for v in sorted(commits) if v <= base),
+        checksum=checksum[0] if checksum else None,
+        commit_ms=monotonic(times),
+    )
+
+
+def _refuse_gaps(versions: list[int], *, after: int, table: str) -> None:
+    missing = next((want for want, v in enumerate(versions, after + 1) if v != want), None)
+    if missing is not None:
+        raise LogGapError(
+            table,
+            f"commit {missing:020d}.json is missing from _delta_log",
+            "restore that file, or a complete checkpoint at or after that version",
+        )

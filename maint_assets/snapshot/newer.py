@@ -1,0 +1,68 @@
+"""What commits newer than a plan say: which paths they name, and whether the plan still holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from maint_assets.delta.actions import parse_action
+from maint_assets.delta.deletion_vectors import file_path
+from maint_assets.delta.features import Operation, unsupported
+from maint_assets.delta.names import commit_name
+from maint_assets.delta.paths import TableRoot, relative, spellings
+from maint_assets.errors import StalePlanError, UnsupportedFeatureError
+from maint_assets.snapshot.log import LOG
+from maint_assets.storage import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from maint_assets.delta.actions import Action
+    from maint_assets.storage.location import Location
+
+
+class NewerCommits:
+    """The paths that commits after a version name, grown by each ``refresh``.
+
+    Raises StalePlanError when the table becomes another one, UnsupportedFeatureError when its
+    protocol becomes one that ``operation`` must not meet.
+    """
+
+    def __init__(
+        self, location: Location, *, table_id: str, version: int, operation: Operation
+    ) -> None:
+        self.version = version
+        self.paths: set[str] = set()
+        self._location, self._table_id, self._operation = location, table_id, operation
+        self._root = TableRoot.of(location.path)
+
+    def refresh(self) -> None:
+        """Takes in every commit that has come since; contiguous versions, so one look a commit."""
+        while read.exists(self._location, f"{LOG}/{commit_name(self.version + 1)}"):
+            name = commit_name(self.version + 1)
+            for line in read.lines(self._location, f"{LOG}/{name}"):
+                action = parse_action(line, table=self._location.uri, file=name)
+                self._refuse_change(action)
+                self.paths.update(self._named(action))
+            self.version += 1
+
+    def _refuse_change(self, action: Action) -> None:
+        table = self._location.uri
+        if action.metaData is not None and action.metaData.id != self._table_id:
+            raise StalePlanError(table, "the table was replaced by another one", "plan again")
+        if action.protocol is not None:
+            reasons = unsupported(action.protocol, self._operation)
+            if reasons:
+                raise UnsupportedFeatureError(
+                    table, "; ".join(reasons), "use an engine that knows it"
+                )
+
+    def _named(self, action: Action) -> Iterator[str]:
+        for file in (action.add, action.remove, action.cdc):
+            if file is None:
+                continue
+            yield relative(file.path, self._root)
+            yield from spellings(file.path, self._root)
+            dv = getattr(file, "deletion_vector", None)
+            where = None if dv is None else file_path(dv.storage_type, dv.path_or_inline_dv, self._root)
+            if where is not None:
+                yield where

@@ -1,0 +1,160 @@
+"""What the ``snapshot`` stage says of its rows, and the comparison with the version checksum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from maint_assets.delta.features import (
+    Operation,
+    reader_feature_names,
+    unsupported,
+    writer_feature_names,
+)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column
+
+    from maint_assets.snapshot.head import TableHead
+
+SIZE_BUCKETS = (
+    ("<1 MB", 1 << 20),
+    ("<8 MB", 8 << 20),
+    ("<32 MB", 32 << 20),
+    ("<128 MB", 128 << 20),
+    ("<512 MB", 512 << 20),
+    (">=512 MB", 1 << 62),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSummary:
+    """One version of a table; sizes in bytes, times in ms.
+
+    ``cutoff_ms`` and ``retention_ms`` are those of this run's VACUUM, null when it is refused.
+    ``refused`` names per operation why it must not run on the table; ``checksum`` is ``agrees``,
+    ``absent`` or what the version checksum tells differently.
+    """
+
+    table: str
+    table_id: str
+    version: int
+    timestamp_ms: int
+    planned_ms: int
+    retention_ms: int | None
+    retention_asked: bool
+    cutoff_ms: int | None
+    live_files: int
+    live_bytes: int
+    tombstones: int
+    log_commits: int
+    checkpoint_version: int | None
+    checksum: str
+    partition_columns: list[str]
+    iceberg: bool
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: list[str]
+    writer_features: list[str]
+    size_histogram: dict[str, int]
+    refused: dict[str, list[str]]
+
+
+def snapshot_metrics() -> dict[str, Column]:
+    """The aggregates over the snapshot's rows that the summary is made of."""
+    live, size = F.col("action") == "add", F.coalesce("size", F.lit(0))
+    metrics = {
+        "live_files": _count(live),
+        "live_bytes": _sum(F.when(live, size)),
+        "tombstones": _count(F.col("action") == "remove"),
+        "log_commits": _count(F.col("action") == "commit"),
+    }
+    floor = 0
+    for index, (_, ceiling) in enumerate(SIZE_BUCKETS):
+        metrics[f"bucket_{index}"] = _count(live & (size >= floor) & (size < ceiling))
+        floor = ceiling
+    return metrics
+
+
+def snapshot_summary(
+    head: TableHead,
+    metrics: Mapping[str, int],
+    *,
+    planned_ms: int,
+    retention_ms: int | None,
+    retention_asked: bool,
+    refused: Mapping[str, list[str]],
+) -> SnapshotSummary:
+    """The summary of a head and the metrics of its rows."""
+    checkpoint = head.segment.checkpoint
+    return SnapshotSummary(
+        table=head.table,
+        table_id=head.metadata.id,
+        version=head.version,
+        timestamp_ms=head.timestamp_ms,
+        planned_ms=planned_ms,
+        retention_ms=retention_ms,
+        retention_asked=retention_asked,
+        cutoff_ms=None if retention_ms is None else planned_ms - retention_ms,
+        live_files=metrics["live_files"],
+        live_bytes=metrics["live_bytes"],
+        tombstones=metrics["tombstones"],
+        log_commits=metrics["log_commits"],
+        checkpoint_version=None if checkpoint is None else checkpoint.version,
+        checksum=checksum_agreement(head, metrics),
+        partition_columns=list(head.metadata.partition_columns),
+        iceberg=head.properties.iceberg,
+        min_reader_version=head.protocol.min_reader_version,
+        min_writer_version=head.protocol.min_writer_version,
+        reader_features=list(reader_feature_names(head.protocol)),
+        writer_features=list(writer_feature_names(head.protocol)),
+        size_histogram={
+            name: metrics[f"bucket_{index}"] for index, (name, _) in enumerate(SIZE_BUCKETS)
+        },
+        refused=dict(refused),
+    )
+
+
+def refused_operations(head: TableHead) -> dict[str, list[str]]:
+    """Per operation that must not run on the table: why."""
+    reasons = {op.name.lower(): unsupported(head.protocol, op) for op in Operation}
+    return {name: found for name, found in reasons.items() if found}
+
+
+def checksum_agreement(head: TableHead, metrics: Mapping[str, int]) -> str:
+    """``agrees``, ``absent``, or what replay and the version checksum tell differently."""
+    recorded = head.checksum
+    if recorded is None:
+        return "absent"
+    pairs: list[tuple[str, Any, Any]] = [
+        ("files", recorded.num_files, metrics["live_files"]),
+        ("bytes", recorded.table_size_bytes, metrics["live_bytes"]),
+    ]
+    if recorded.protocol is not None:
+        pairs.append(("protocol", _protocol(recorded.protocol), _protocol(head.protocol)))
+    if recorded.metadata is not None:
+        pairs.append(("table id", recorded.metadata.id, head.metadata.id))
+    for what, expected, found in pairs:
+        if expected is not None and expected != found:
+            return f"the log gives {what} {found}, {head.version:020d}.crc says {expected}"
+    return "agrees"
+
+
+def _protocol(protocol: Any) -> tuple[Any, ...]:
+    return (
+        protocol.min_reader_version,
+        protocol.min_writer_version,
+        tuple(sorted(protocol.reader_features or ())),
+        tuple(sorted(protocol.writer_features or ())),
+    )
+
+
+def _count(condition: Column) -> Column:
+    return _sum(F.when(condition, 1))
+
+
+def _sum(values: Column) -> Column:
+    return F.coalesce(F.sum(values), F.lit(0))

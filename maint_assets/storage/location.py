@@ -1,0 +1,70 @@
+"""Where a table or a workspace lies: from the URI that a user gives to a store."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from obstore.store import LocalStore
+
+from maint_assets.errors import UnsupportedLocationError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A directory: ``uri`` as shown to people, ``path`` absolute on the local file system.
+
+    Symlinks in the given path are resolved once, here; below it none is followed.
+    """
+
+    uri: str
+    path: str
+
+    @classmethod
+    def of(cls, uri: str) -> Self:
+        """The location of ``/path``, ``relative/path``, ``file:/path`` or ``file:///path``."""
+        match = _SCHEME.match(uri)
+        if match is None:
+            plain = uri
+        elif match[1].lower() == "file":
+            plain = unquote(_without_authority(uri[len(match[0]) :]))
+        else:
+            raise UnsupportedLocationError(
+                uri, f"tables on {match[1]}: are not maintained yet", "give a local path or file: URI"
+            )
+        if not plain:
+            raise UnsupportedLocationError(uri, "the location is empty", "give a path")
+        path = str(Path(plain).expanduser().resolve())
+        return cls(path, path)
+
+    def below(self, *parts: str) -> Location:
+        """The location of a directory beneath this one."""
+        path = str(Path(self.path, *parts))
+        return Location(path, path)
+
+    def store(self, *, create: bool = False) -> LocalStore:
+        """An obstore store whose keys are paths relative to this directory."""
+        return LocalStore(self.path, mkdir=create)
+
+    def file(self, relative: str) -> Path:
+        """The local path of a file below this directory."""
+        return Path(self.path) / relative
+
+
+def _without_authority(rest: str) -> str:
+    if not rest.startswith("//"):
+        return rest
+    authority, slash, path = rest[2:].partition("/")
+    if authority not in {"", "localhost"}:
+        raise UnsupportedLocationError(
+            f"file:{rest}", f"file: URI names the host {authority}", "give file:///path"
+        )
+    return slash + path

@@ -1,0 +1,74 @@
+"""Everything that changes a table: put-if-absent, deletion with an outcome per path, a clock probe.
+
+Import-linter lets only the commit path and the executing stages import this module.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import obstore
+from obstore.exceptions import AlreadyExistsError
+
+if TYPE_CHECKING:
+    from maint_assets.storage.location import Location
+
+Outcome = Literal["deleted", "missing", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What became of one path: the outcome, and for failed and skipped ones why."""
+
+    outcome: Outcome
+    error: str | None = None
+
+
+def put_if_absent(location: Location, path: str, body: bytes) -> bool:
+    """Whether the file was made; False when one of that name was there already."""
+    try:
+        obstore.put(location.store(), path, body, mode="create")
+    except AlreadyExistsError:
+        return False
+    return True
+
+
+def delete_file(location: Location, path: str) -> Deletion:
+    """The outcome of deleting one file, looked at again afterwards; never a directory."""
+    target = f"{location.path}/{path}"
+    try:
+        os.unlink(target)
+    except FileNotFoundError:
+        return Deletion("missing")
+    except OSError as error:
+        return Deletion("failed", f"{type(error).__name__}: {error.strerror}")
+    if os.path.lexists(target):
+        return Deletion("skipped", "made again by somebody else after its deletion")
+    return Deletion("deleted")
+
+
+def delete_directory(location: Location, path: str) -> Deletion:
+    """The outcome of deleting one empty directory; one that is not empty is skipped."""
+    target = f"{location.path}/{path}"
+    try:
+        os.rmdir(target)
+    except FileNotFoundError:
+        return Deletion("missing")
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            return Deletion("skipped", "not empty")
+        return Deletion("failed", f"{type(error).__name__}: {error.strerror}")
+    return Deletion("deleted")
+
+
+def storage_clock_ms(location: Location, directory: str) -> int:
+    """The storage's clock in ms, read off a probe file that is made and removed at once."""
+    probe = location.file(f"{directory}/.maint_assets_clock.{uuid.uuid4()}.tmp")
+    with probe.open("xb"):
+        found = probe.lstat().st_mtime_ns // 1_000_000
+    probe.unlink()
+    return found

@@ -1,0 +1,257 @@
+"""The deletion of a plan: planned paths only, each with its outcome, recorded batch by batch.
+
+The driver checks the plan once more, executors delete. Before each batch an executor reads the commits that came since the plan and skips every path they name.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from maint_assets.delta.features import Operation, unsupported
+from maint_assets.delta.paths import TableRoot, parents, relative
+from maint_assets.errors import (
+    GuardError,
+    MaintError,
+    StalePlanError,
+    UnsupportedFeatureError,
+)
+from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.log import LOG, contiguous_after, log_files
+from maint_assets.snapshot.newer import NewerCommits
+from maint_assets.storage import read, write
+from maint_assets.storage.location import Location
+from maint_assets.vacuum.plan import refuse_stale
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame
+
+    from maint_assets.snapshot.head import TableHead
+    from maint_assets.vacuum.plan import Limits, VacuumPlan
+
+BATCH_PATHS = 1_000
+"""Paths that are deleted between two looks at the log and two records in the ledger."""
+
+SMALL_PLAN = 2_000
+"""Up to this many paths one task deletes files and directories."""
+
+MAX_CLOCK_SKEW_MS = 5 * 60_000
+
+DELETION_SCHEMA = T.StructType(
+    [
+        T.StructField("path", T.StringType(), False, {"comment": "relative to the table root, decoded"}),
+        T.StructField("kind", T.StringType(), False, {"comment": "as planned"}),
+        T.StructField("size", T.LongType(), False, {"comment": "bytes"}),
+        T.StructField("modified_ms", T.LongType(), False, {"comment": "last modification, ms"}),
+        T.StructField("removed_in_version", T.LongType(), True, {"comment": "commit that removed it"}),
+        T.StructField("removed_by", T.StringType(), True, {"comment": "operation of that commit"}),
+        T.StructField("removed_ms", T.LongType(), True, {"comment": "time of that commit, ms"}),
+        T.StructField("outcome", T.StringType(), False, {"comment": "deleted, missing, failed or skipped"}),
+        T.StructField("error", T.StringType(), True, {"comment": "why it failed or was skipped"}),
+        T.StructField("batch", T.StringType(), False, {"comment": "id of the batch that recorded it"}),
+    ]
+)
+
+OUTCOMES = ("deleted", "missing", "failed", "skipped")
+
+_CHUNK_SCHEMA = "outcome string, paths long, bytes long"
+_LEDGER_ARROW = pa.schema(
+    [
+        (field.name, pa.int64() if isinstance(field.dataType, T.LongType) else pa.string())
+        for field in DELETION_SCHEMA
+    ]
+)
+
+
+class Act(msgspec.Struct, frozen=True):
+    """What an executor must know to delete: the table as planned, and where the ledger is."""
+
+    table: str
+    table_id: str
+    version: int
+    ledger: str
+
+
+def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
+    """The newest version of the planned table, once nothing speaks against executing the plan.
+
+    Raises StalePlanError, UnsupportedFeatureError, LogGapError or GuardError; nothing is changed.
+    """
+    refuse_stale(plan, limits, now_ms=now_ms)
+    location = Location.of(plan.table)
+    head = table_head(location)
+    if head.metadata.id != plan.table_id:
+        raise StalePlanError(
+            plan.table, f"is table {head.metadata.id} now, planned was {plan.table_id}", "plan again"
+        )
+    if head.version < plan.version:
+        raise StalePlanError(
+            plan.table, f"is at version {head.version}, planned was {plan.version}", "plan again"
+        )
+    reasons = unsupported(head.protocol, Operation.VACUUM)
+    if reasons:
+        raise UnsupportedFeatureError(plan.table, "; ".join(reasons), "use an engine that knows it")
+    contiguous_after(log_files(location), plan.version, table=plan.table)
+    if not plan.retention_asked and head.properties.deleted_file_retention_ms > plan.retention_ms:
+        raise StalePlanError(plan.table, "its retention was raised since the plan", "plan again")
+    _refuse_clock_skew(head, limits, now_ms=now_ms)
+    return head
+
+
+def _refuse_clock_skew(head: TableHead, limits: Limits, *, now_ms: int) -> None:
+    if limits.allow_clock_skew:
+        return
+    try:
+        skew_ms = write.storage_clock_ms(head.location, LOG) - now_ms
+    except OSError as error:
+        raise GuardError(
+            head.table, f"its storage cannot be written ({error.strerror})", "allow writing"
+        ) from error
+    if abs(skew_ms) > MAX_CLOCK_SKEW_MS:
+        raise GuardError(
+            head.table,
+            f"the storage's clock and this machine's differ by {abs(skew_ms) / 1000:.0f} s",
+            "set the clocks, or set allow_clock_skew",
+        )
+
+
+def deletion(
+    plan_rows: DataFrame, plan: VacuumPlan, *, ledger: Location, parallelism: int
+) -> DataFrame:
+    """Outcomes of the planned paths by chunk: outcome, paths, bytes. The ledger has each path.
+
+    Evaluate it once: evaluating it deletes. Files first, then directories, deepest first.
+    """
+    act = _deletes(Act(plan.table, plan.table_id, plan.version, ledger.path))
+    if plan.files + plan.directories <= SMALL_PLAN:
+        return plan_rows.coalesce(1).transform(deepest_last).mapInArrow(act, _CHUNK_SCHEMA)
+    files = plan_rows.where("kind != 'directory'").repartition(parallelism * 4)
+    return files.mapInArrow(act, _CHUNK_SCHEMA)
+
+
+def directory_deletion(plan_rows: DataFrame, plan: VacuumPlan, *, ledger: Location) -> DataFrame:
+    """Outcomes of the planned directories by chunk, for a plan whose files went before."""
+    act = _deletes(Act(plan.table, plan.table_id, plan.version, ledger.path))
+    directories = plan_rows.where("kind = 'directory'").coalesce(1)
+    return directories.transform(deepest_last).mapInArrow(act, _CHUNK_SCHEMA)
+
+
+def deepest_last(plan_rows: DataFrame) -> DataFrame:
+    """Planned paths of each partition: files, then directories from the deepest up."""
+    depth = F.size(F.split("path", "/"))
+    return plan_rows.sortWithinPartitions(F.col("kind") == "directory", depth.desc())
+
+
+def recorded(ledger_rows: DataFrame) -> DataFrame:
+    """One row a path: its best outcome, should a task have been tried again.
+
+    Columns: path, outcome_rank into OUTCOMES, is_directory, size.
+    """
+    rank = F.array_position(F.array(*(F.lit(name) for name in OUTCOMES)), F.col("outcome"))
+    return ledger_rows.groupBy("path").agg(
+        F.min(rank).alias("outcome_rank"),
+        F.max(F.col("kind") == "directory").alias("is_directory"),
+        F.max("size").alias("size"),
+    )
+
+
+def _deletes(act: Act):  # noqa: ANN202
+    """The function that deletes the planned rows of one partition, batch by batch."""
+    text = msgspec.json.encode(act)
+
+    def deletes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = _Task(msgspec.json.decode(text, type=Act))
+        for batch in batches:
+            for first in range(0, batch.num_rows, BATCH_PATHS):
+                try:
+                    yield task.execute(batch.slice(first, BATCH_PATHS).to_pylist())
+                except MaintError as error:
+                    raise RuntimeError(error.marked()) from error
+
+    return deletes
+
+
+class _Task:
+    """The state of one deleting task: newer commits, and what is known of directories."""
+
+    def __init__(self, act: Act) -> None:
+        self.location = Location(act.table, act.table)
+        self.ledger = Location(act.ledger, act.ledger)
+        self.root = TableRoot.of(act.table)
+        self.newer = NewerCommits(
+            self.location, table_id=act.table_id, version=act.version, operation=Operation.VACUUM
+        )
+
+    def execute(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+        """Deletes one batch and records it; counts by outcome."""
+        self.newer.refresh()
+        batch = str(uuid.uuid4())
+        closed: dict[str, str | None] = {}
+        for row in rows:
+            done = self._skipped(row, closed) or self._delete(row)
+            row |= {"outcome": done.outcome, "error": done.error, "batch": batch}
+        self._record(rows, batch)
+        counted = {name: [r["size"] for r in rows if r["outcome"] == name] for name in OUTCOMES}
+        return pa.RecordBatch.from_pydict(
+            {
+                "outcome": list(counted),
+                "paths": [len(sizes) for sizes in counted.values()],
+                "bytes": [sum(sizes) for sizes in counted.values()],
+            }
+        )
+
+    def _skipped(self, row: dict[str, Any], closed: dict[str, str | None]) -> write.Deletion | None:
+        """Why a planned path must not be touched now, or None."""
+        path = row["path"]
+        if relative(_quoted(path), self.root) != path:
+            return write.Deletion("skipped", "not a path inside the table")
+        if path in self.newer.paths:
+            return write.Deletion("skipped", "named by a commit newer than the plan")
+        for directory in parents(path):
+            if directory not in closed:
+                closed[directory] = _closed(self.location, directory)
+            if closed[directory]:
+                return write.Deletion("skipped", closed[directory])
+        return self._changed(row)
+
+    def _changed(self, row: dict[str, Any]) -> write.Deletion | None:
+        if row["kind"] == "directory":
+            return None
+        found = read.size_and_mtime(self.location, row["path"])
+        if found is not None and found != (row["size"], row["modified_ms"]):
+            return write.Deletion("skipped", "changed since it was planned")
+        return None
+
+    def _delete(self, row: dict[str, Any]) -> write.Deletion:
+        if row["kind"] == "directory":
+            return write.delete_directory(self.location, row["path"])
+        return write.delete_file(self.location, row["path"])
+
+    def _record(self, rows: list[dict[str, Any]], batch: str) -> None:
+        body = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist(rows, schema=_LEDGER_ARROW), body)
+        write.put_if_absent(self.ledger, f"part-{batch}.parquet", body.getvalue())
+
+
+def _closed(location: Location, directory: str) -> str | None:
+    """Why nothing in a directory may be touched: it is a link or another table now."""
+    if os.path.islink(f"{location.path}/{directory}"):
+        return "below a symbolic link"
+    if read.exists(location, f"{directory}/{LOG}"):
+        return "inside another Delta table"
+    return None
+
+
+def _quoted(path: str) -> str:
+    """A path spelled as a log would, so that the log's own rules say where it leads."""
+    return path.replace("%", "%25")

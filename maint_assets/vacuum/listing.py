@@ -1,0 +1,251 @@
+"""What lies under the table root: files and directories, found on executors in parallel.
+
+First every directory is counted, then the work is cut into slices of about the same number of
+entries, so that one directory with most of the files is no bottleneck (vacuum.md W19).
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from maint_assets.delta.names import is_hidden
+from maint_assets.storage import read
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+LISTING_SCHEMA = T.StructType(
+    [
+        T.StructField("path", T.StringType(), False, {"comment": "relative to the table root, decoded"}),
+        T.StructField("parent", T.StringType(), False, {"comment": "directory of the path, empty for the root"}),
+        T.StructField("size", T.LongType(), False, {"comment": "bytes, 0 for directories"}),
+        T.StructField("modified_ms", T.LongType(), False, {"comment": "last modification, ms"}),
+        T.StructField("is_dir", T.BooleanType(), False),
+        T.StructField("hidden", T.BooleanType(), False, {"comment": "never a candidate and never entered"}),
+        T.StructField("nested_table", T.BooleanType(), False, {"comment": "root of another Delta table, not entered"}),
+    ]
+)
+
+SMALL_ENTRIES = 4_000
+"""Up to this many entries one task lists the whole tree."""
+
+SLICE_ENTRIES = 25_000
+"""A directory with more entries than this is listed by several tasks."""
+
+_BATCH_ROWS = 8_192
+_DIRECTORY_SCHEMA = "directory string, entries long"
+_ARROW = pa.schema(
+    [
+        ("path", pa.string()),
+        ("parent", pa.string()),
+        ("size", pa.int64()),
+        ("modified_ms", pa.int64()),
+        ("is_dir", pa.bool_()),
+        ("hidden", pa.bool_()),
+        ("nested_table", pa.bool_()),
+    ]
+)
+
+
+class Walk(msgspec.Struct, frozen=True):
+    """What decides which entries a walk enters: table, partition columns, UniForm."""
+
+    table: str
+    partition_columns: list[str]
+    iceberg: bool
+
+    @property
+    def location(self) -> Location:
+        """The root of the walk."""
+        return Location(self.table, self.table)
+
+    def hides(self, entry: read.Entry) -> bool:
+        """Whether an entry is never a candidate and never entered (vacuum.md 6)."""
+        return not entry.plain or is_hidden(
+            entry.name, self.partition_columns, iceberg=self.iceberg
+        )
+
+    def enters(self, directory: str, entry: read.Entry) -> bool:
+        """Whether a walk goes into an entry: a visible directory that is no table of its own."""
+        return entry.is_dir and not self.hides(entry) and not self.is_table(directory, entry)
+
+    def is_table(self, directory: str, entry: read.Entry) -> bool:
+        """Whether a directory below the root holds a Delta log of its own."""
+        return read.exists(self.location, f"{_join(directory, entry.name)}/_delta_log")
+
+
+def listing(spark: SparkSession, walk: Walk, *, parallelism: int) -> DataFrame:
+    """Every visible file and directory below the table root, hidden entries as closed rows.
+
+    Directories that vanish meanwhile are left out. Local symlinks, special files and names
+    that are not UTF-8 are hidden rows; another Delta table below the root is one row.
+    """
+    if _is_small(walk):
+        slices = spark.createDataFrame([("", 0, 0)], "directory string, slice long, slices long")
+        return slices.coalesce(1).mapInArrow(_tree_rows(walk), LISTING_SCHEMA)
+    top = spark.createDataFrame([("",)], "directory string").coalesce(1)
+    first = top.mapInArrow(_children(walk), _DIRECTORY_SCHEMA).repartition(parallelism * 4)
+    counted = first.mapInArrow(_counted(walk), _DIRECTORY_SCHEMA)
+    slices = counted.transform(_sliced, parallelism).repartition(parallelism * 4)
+    return slices.mapInArrow(_slice_rows(walk), LISTING_SCHEMA)
+
+
+def _is_small(walk: Walk) -> bool:
+    """Whether the whole tree has few entries; stops looking as soon as it has not."""
+    pending, seen = [""], 0
+    while pending:
+        directory = pending.pop()
+        for entry in read.directory(walk.location, directory):
+            seen += 1
+            if seen > SMALL_ENTRIES:
+                return False
+            if walk.enters(directory, entry):
+                pending.append(_join(directory, entry.name))
+    return True
+
+
+def _sliced(counted: DataFrame, parallelism: int) -> DataFrame:
+    """Slices of directories: a large one in several, by a hash of the entry's name."""
+    wanted = F.ceil(F.col("entries") / SLICE_ENTRIES)
+    slices = F.greatest(F.least(wanted, F.lit(parallelism * 2)), F.lit(1)).cast("long")
+    return counted.select(
+        "directory",
+        F.explode(F.sequence(F.lit(0).cast("long"), slices - 1)).alias("slice"),
+        slices.alias("slices"),
+    )
+
+
+def _children(walk: Walk):  # noqa: ANN202
+    """The root itself and, uncounted (-1), the directories directly in it."""
+
+    def children(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            names = [e for e in read.directory(walk.location, "")]
+            below = [e.name for e in names if walk.enters("", e)]
+            yield _directories([("", len(names)), *((name, -1) for name in below)])
+
+    return children
+
+
+def _counted(walk: Walk):  # noqa: ANN202
+    """Every directory at or below the given ones with the number of its entries."""
+
+    def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                if row["entries"] >= 0:
+                    yield _directories([(row["directory"], row["entries"])])
+                else:
+                    yield from _directory_batches(walk, row["directory"])
+
+    return counted
+
+
+def _directory_batches(walk: Walk, top: str) -> Iterator[pa.RecordBatch]:
+    pending, found = [top], list[tuple[str, int]]()
+    while pending:
+        directory = pending.pop()
+        entries = 0
+        for entry in read.directory(walk.location, directory):
+            entries += 1
+            if walk.enters(directory, entry):
+                pending.append(_join(directory, entry.name))
+        found.append((directory, entries))
+        if len(found) >= _BATCH_ROWS:
+            yield _directories(found)
+            found = []
+    if found:
+        yield _directories(found)
+
+
+def _directories(rows: list[tuple[str, int]]) -> pa.RecordBatch:
+    names, entries = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(names, pa.string()), pa.array(entries, pa.int64())], ["directory", "entries"]
+    )
+
+
+def _tree_rows(walk: Walk):  # noqa: ANN202
+    """Rows of everything below the root, in one task."""
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pending, out = [""], _Rows(walk)
+            while pending:
+                directory = pending.pop()
+                for entry in read.directory(walk.location, directory):
+                    out.append(directory, entry)
+                    if walk.enters(directory, entry):
+                        pending.append(_join(directory, entry.name))
+                    if out.full:
+                        yield out.batch()
+            yield out.batch()
+
+    return rows
+
+
+def _slice_rows(walk: Walk):  # noqa: ANN202
+    """Rows of the entries of each slice, directories not entered."""
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        out = _Rows(walk)
+        for batch in batches:
+            for row in batch.to_pylist():
+                for entry in read.directory(walk.location, row["directory"]):
+                    if row["slices"] > 1 and not _is_in(entry.name, row):
+                        continue
+                    out.append(row["directory"], entry)
+                    if out.full:
+                        yield out.batch()
+        yield out.batch()
+
+    return rows
+
+
+def _is_in(name: str, row: dict[str, int]) -> bool:
+    return zlib.crc32(name.encode("utf-8", "surrogateescape")) % row["slices"] == row["slice"]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows under construction; entries that vanish meanwhile are left out."""
+
+    walk: Walk
+    rows: list[tuple[str, str, int, int, bool, bool, bool]]
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk, self.rows = walk, []
+
+    @property
+    def full(self) -> bool:
+        return len(self.rows) >= _BATCH_ROWS
+
+    def append(self, directory: str, entry: read.Entry) -> None:
+        path = _join(directory, entry.name)
+        found = entry.size_and_mtime()
+        if found is None:
+            return
+        hidden = self.walk.hides(entry)
+        nested = entry.is_dir and not hidden and self.walk.is_table(directory, entry)
+        shown = path.encode("utf-8", "backslashreplace").decode()
+        self.rows.append((shown, directory, *found, entry.is_dir, hidden or nested, nested))
+
+    def batch(self) -> pa.RecordBatch:
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(_ARROW)
+        self.rows = []
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, _ARROW, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def _join(directory: str, name: str) -> str:
+    return f"{directory}/{name}" if directory else name

@@ -1,0 +1,82 @@
+"""What a VACUUM leaves in the log and says in messages: START, END, and Delta's own lines."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from maint_assets.commit.transaction import commit_record
+from maint_assets.snapshot.head import table_head
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from maint_assets.snapshot.head import TableHead
+    from maint_assets.vacuum.plan import Deleted, VacuumPlan
+
+logger = logging.getLogger(__name__)
+
+
+def start(head: TableHead, plan: VacuumPlan, *, now_ms: Callable[[], int]) -> int:
+    """The version of the VACUUM START commit (vacuum.md 10.1)."""
+    own_ms = head.properties.deleted_file_retention_ms
+    parameters: dict[str, Any] = {
+        "retentionCheckEnabled": not plan.retention_ms < own_ms,
+        "defaultRetentionMillis": own_ms,
+    }
+    if plan.retention_asked:
+        parameters["specifiedRetentionMillis"] = plan.retention_ms
+    planned = plan.files + plan.directories
+    metrics = {"numFilesToDelete": str(planned), "sizeOfDataToDelete": str(plan.bytes)}
+    return commit_record(head, "VACUUM START", parameters=parameters, metrics=metrics, now_ms=now_ms)
+
+
+def end(plan: VacuumPlan, done: Deleted | None, *, now_ms: Callable[[], int]) -> int:
+    """The version of the VACUUM END commit: COMPLETED only when nothing failed."""
+    metrics: dict[str, str] = {}
+    if done is not None:
+        metrics["numDeletedFiles"] = str(done.files + done.directories)
+        metrics["numVacuumedDirectories"] = str(plan.scanned_directories)
+    status = "COMPLETED" if done is not None and not done.failed else "FAILED"
+    head = table_head(Location.of(plan.table))
+    return commit_record(
+        head, "VACUUM END", parameters={"status": status}, metrics=metrics, now_ms=now_ms
+    )
+
+
+def log_planned(plan: VacuumPlan, *, dry_run: bool) -> None:
+    """Logs Delta's messages about a plan (vacuum.md 10.3)."""
+    cutoff = datetime.fromtimestamp(plan.cutoff_ms / 1000, timezone.utc)
+    logger.info(
+        "Starting garbage collection (dryRun = %s) of untracked files older than %s in %s",
+        str(dry_run).lower(),
+        cutoff.strftime("%d %b %Y %H:%M:%S GMT"),
+        plan.table,
+    )
+    if dry_run:
+        logger.info(
+            "Found %s files (%s bytes) and directories in a total of %s directories "
+            "that are safe to delete.",
+            plan.files + plan.directories,
+            plan.bytes,
+            plan.scanned_directories,
+        )
+    else:
+        logger.info(
+            "Deleting untracked files and empty directories in %s. "
+            "The amount of data to be deleted is %s (in bytes)",
+            plan.table,
+            plan.bytes,
+        )
+
+
+def log_deleted(plan: VacuumPlan, done: Deleted) -> None:
+    """Logs Delta's message about the end of a deletion (vacuum.md 10.3)."""
+    logger.info(
+        "Deleted %s files (%s bytes) and directories in a total of %s directories.",
+        done.files + done.directories,
+        done.bytes,
+        plan.scanned_directories,
+    )

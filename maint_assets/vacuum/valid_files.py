@@ -1,0 +1,62 @@
+"""Which paths must stay: whatever a retained version needs, and why (vacuum.md 5 and 16)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+VALID_FILES_SCHEMA = T.StructType(
+    [
+        T.StructField("path", T.StringType(), False, {"comment": "relative to the table root, decoded"}),
+        T.StructField("reason", T.StringType(), False, {"comment": "active, tombstone, active_dv or tombstone_dv"}),
+        T.StructField("size", T.LongType(), True, {"comment": "bytes of a data file, by the log"}),
+        T.StructField("deletion_ms", T.LongType(), True, {"comment": "time of the remove of a tombstone, ms"}),
+    ]
+)
+
+REASONS = ("active", "tombstone", "active_dv", "tombstone_dv")
+
+
+def valid_files(snapshot: DataFrame, *, cutoff_ms: int) -> DataFrame:
+    """Paths inside the table that a live file or a tombstone not older than the cutoff names.
+
+    A tombstone exactly at ``cutoff_ms`` stays; one without a time counts as 0. Deletion vectors
+    of every storage type count with their file. One path may have several reasons.
+    """
+    kept = snapshot.where(protects(cutoff_ms))
+    reasons = F.array(
+        _named("path", "active", "tombstone", inside=F.col("inside")),
+        _named("dv_path", "active_dv", "tombstone_dv", inside=_is_relative("dv_path")),
+        _named("log_path", "active", "tombstone", inside=F.col("inside") & _spelled_otherwise()),
+    )
+    named = kept.select(F.explode(reasons).alias("named"), "deletion_ms")
+    return named.where("named is not null").select("named.*", "deletion_ms").select(
+        *VALID_FILES_SCHEMA.names
+    )
+
+
+def protects(cutoff_ms: int) -> Column:
+    """Whether a row of the snapshot keeps its files: live, or removed not before the cutoff."""
+    action = F.col("action")
+    return (action == "add") | ((action == "remove") & (F.col("deletion_ms") >= cutoff_ms))
+
+
+def _named(column: str, live: str, dead: str, *, inside: Column) -> Column:
+    reason = F.when(F.col("action") == "add", live).otherwise(dead)
+    size = F.lit(None).cast("long") if column == "dv_path" else F.col("size")
+    found = F.struct(F.col(column).alias("path"), reason.alias("reason"), size.alias("size"))
+    return F.when(F.col(column).isNotNull() & inside, found)
+
+
+def _spelled_otherwise() -> Column:
+    """Whether the log spells a relative path in another way: that name is protected as well."""
+    return (F.col("log_path") != F.col("path")) & _is_relative("log_path")
+
+
+def _is_relative(column: str) -> Column:
+    return ~F.col(column).rlike(r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)")

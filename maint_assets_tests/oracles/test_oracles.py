@@ -1,0 +1,60 @@
+"""The judges themselves: the tables they write, and what they say of them."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.oracles import delta_rs, delta_spark
+from maint_assets_tests.oracles.feature_tables import FEATURE_TABLES
+
+pytestmark = pytest.mark.oracle
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("feature", FEATURE_TABLES)
+def test_feature_table_is_readable_and_has_removed_files(
+    spark: SparkSession, tmp_path: Path, feature: str
+) -> None:
+    FEATURE_TABLES[feature](spark, tmp_path)
+
+    planned = delta_spark.planned_files(spark, tmp_path, retention_hours=0)
+
+    active = delta_spark.active_files(spark, tmp_path)
+    assert delta_spark.rows(spark, tmp_path)
+    assert planned
+    assert not planned & active
+    assert all((tmp_path / name).is_file() for name in planned | active)
+
+
+def test_both_judges_plan_what_has_expired(spark: SparkSession, tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path).at(days_ago=10).create().add("kept", "early", "late")
+    table.at(days_ago=9).remove("early").at(days_ago=2).remove("late")
+    table.stray("old%20stray#?", age_days=8).stray("young stray", age_days=1)
+
+    expired = {"early", "old%20stray#?"}
+    assert delta_spark.planned_files(spark, tmp_path) == expired
+    assert delta_rs.planned_files(tmp_path) == expired
+    assert delta_rs.planned_files(tmp_path, full=False, retention_hours=24) == {"early", "late"}
+
+
+def test_vacuumed_version_is_no_longer_readable(spark: SparkSession, tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path).at(days_ago=10).create().add("a").add("b").remove("a")
+    before = delta_spark.readable_versions(spark, tmp_path)
+
+    delta_spark.vacuum(spark, tmp_path)
+
+    assert before == [0, 1, 2, 3]
+    assert set(delta_spark.readable_versions(spark, tmp_path)) & set(before) == {0, 3}
+    assert not (table.path / "a").exists()
+
+
+def test_delta_rs_deletes_what_it_plans(tmp_path: Path) -> None:
+    TableBuilder(tmp_path).at(days_ago=10).create().add("a", "b").remove("a")
+    planned = delta_rs.planned_files(tmp_path)
+
+    deleted = delta_rs.vacuum(tmp_path)
+
+    assert planned == deleted == {"a"}
+    assert not (tmp_path / "a").exists()
