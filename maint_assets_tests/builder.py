@@ -48,7 +48,7 @@ _ARROW = {
     "binary": pa.binary(),
 }
 # What Spark leaves as it is in a partition's directory is nearly everything but these.
-_HIVE_ESCAPED = {*'"#%\'*/:=?\\{[]^\x7f', *map(chr, range(1, 32))}
+_HIVE_ESCAPED = {*"\"#%'*/:=?\\{[]^\x7f", *map(chr, range(1, 32))}
 # Hadoop's Path.toUri leaves these and all that is not ASCII.
 _URI_SAFE = "/!$&'()*+,;=:@~-._"
 
@@ -306,7 +306,9 @@ class TableBuilder:
         ]
 
     def _files(self) -> list[Action]:
-        removes = [{"remove": remove | {"dataChange": False}} for remove in self.tombstones.values()]
+        removes = [
+            {"remove": remove | {"dataChange": False}} for remove in self.tombstones.values()
+        ]
         return [*({"add": add | {"dataChange": False}} for add in self.live.values()), *removes]
 
 

@@ -25,7 +25,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for key, value in setup.spark_conf().items():
         builder = builder.config(key, value)
     session = (
-        builder.config("spark.driver.extraJavaOptions", setup.jvm_options())
+        builder
+        .config("spark.driver.extraJavaOptions", setup.jvm_options())
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )

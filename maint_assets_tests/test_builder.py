@@ -16,20 +16,20 @@ def ids(rows: list[dict[str, object]]) -> list[object]:
     return sorted(row["id"] for row in rows)
 
 
-@pytest.mark.parametrize("value", ["a b", "q/z:é#", "50%", "{x}?", None])
-def test_any_partition_value_is_read_by_both(
-    spark: SparkSession, tmp_path: Path, value: str | None
-) -> None:
-    TableBuilder(tmp_path).create(partition_columns=["p"]).add("f.parquet", partition={"p": value})
+def test_any_partition_value_is_read_by_both(spark: SparkSession, tmp_path: Path) -> None:
+    values = ["a b", "q/z:é#", "50%", "{x}?", None]
+    table = TableBuilder(tmp_path).create(partition_columns=["p"])
+    for number, value in enumerate(values):
+        table.add(f"{number}.parquet", partition={"p": value}, rows=1)
 
     found = delta_spark.rows(spark, tmp_path)
 
-    assert [row["p"] for row in found] == [value, value]
+    assert [row["p"] for row in found] == values
     assert delta_rs.rows(tmp_path) == found
 
 
 def test_path_outside_hive_layout_is_read_by_both(spark: SparkSession, tmp_path: Path) -> None:
-    TableBuilder(tmp_path).create().add("q/z:é#", "p=a b/50%25")
+    TableBuilder(tmp_path).create().add("q/z:é#/f", "p=a b/50%25")
 
     found = delta_spark.rows(spark, tmp_path)
 
@@ -59,7 +59,6 @@ def test_checkpoint_alone_holds_the_state(
         (table.log / f"{version:020}.json").unlink()
 
     assert ids(delta_spark.rows(spark, tmp_path)) == [0, 1, 4, 5, 6, 7]
-    assert delta_spark.planned_files(spark, tmp_path, retention_hours=0) == {"b"}
 
 
 @pytest.mark.parametrize("storage", ["u", "i", "p"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
-from maint_assets.assets.store import Written
+from maint_assets.assets.spark import planned_for
+from maint_assets.assets.store import Written, measures
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.config import milliseconds
 from maint_assets.errors import DeletionFailedError, StalePlanError
@@ -29,6 +29,10 @@ from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
 from maint_assets.vacuum.verification import missing_files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, Row
+
     from maint_assets.assets.run import StageRun
     from maint_assets.config import VacuumSettings
     from maint_assets.snapshot.head import TableHead
@@ -74,7 +78,8 @@ def deletion_stage(
     head = ready_head(plan, limits, now_ms=run.now_ms())
     records.log_planned(plan, dry_run=False)
     started = time.monotonic()
-    done = _recorded_run(run, plan, head)
+    with planned_for(run.spark, small=plan.files + plan.directories <= SMALL_PLAN):
+        done = _recorded_run(run, plan, head)
     seconds = time.monotonic() - started
     records.log_deleted(plan, done)
     summary = DeletionSummary(
@@ -119,26 +124,32 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
     jobs = [deletion(rows, plan, ledger=ledger, parallelism=run.parallelism)]
     if plan.files + plan.directories > SMALL_PLAN:
         jobs.append(directory_deletion(rows, plan, ledger=ledger))
-    for job in jobs:
-        job.agg(F.sum("paths")).collect()
-    return _counted(run)
+    outcomes = [row for job in jobs for row in _totals(job)]
+    if any(row["attempt"] for row in outcomes):
+        outcomes = _totals(recorded(run.output.rows(run.spark, DELETION_SCHEMA)))
+    return _deleted(outcomes)
 
 
-def _counted(run: StageRun) -> Deleted:
-    """What the ledger says: at most two rows an outcome."""
-    ledger = run.output.rows(run.spark, DELETION_SCHEMA)
-    counts = {
-        (OUTCOMES[row["outcome_rank"] - 1], row["is_directory"]): (row["paths"], row["bytes"])
-        for row in recorded(ledger)
-        .groupBy("outcome_rank", "is_directory")
-        .agg(F.count(F.lit(1)).alias("paths"), F.sum("size").alias("bytes"))
+def _totals(counts: DataFrame) -> list[Row]:
+    """At most two rows an outcome."""
+    return (
+        counts.groupBy("outcome", "is_directory")
+        .agg(*measures({"paths": "sum(paths)", "bytes": "sum(bytes)", "attempt": "max(attempt)"}))
         .collect()
-    }
-    both = {name: sum(counts.get((name, d), (0, 0))[0] for d in (True, False)) for name in OUTCOMES}
-    files, size = counts.get(("deleted", False), (0, 0))
+    )
+
+
+def _deleted(totals: Iterable[Row]) -> Deleted:
+    paths: dict[tuple[str, bool], int] = defaultdict(int)
+    size = 0
+    for row in totals:
+        paths[row["outcome"], row["is_directory"]] += row["paths"]
+        if row["outcome"] == "deleted" and not row["is_directory"]:
+            size += row["bytes"]
+    both = {name: paths[name, False] + paths[name, True] for name in OUTCOMES}
     return Deleted(
-        files=files,
-        directories=both["deleted"] - files,
+        files=paths["deleted", False],
+        directories=paths["deleted", True],
         bytes=size,
         missing=both["missing"],
         failed=both["failed"],

@@ -160,8 +160,8 @@ def _materialized(
 
 
 def _materialize_result(stage: Stage, run: StageRun, made: StageResult) -> dg.MaterializeResult:
-    rows = run.output.rows(run.spark, stage.schema)
-    table = preview(rows, stage.schema, *stage.order) if made.written.rows else None
+    shown = made.written.rows > 0
+    table = preview(run.output, stage.schema, *stage.order) if shown else None
     return dg.MaterializeResult(
         metadata=metadata(
             made,

@@ -7,12 +7,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame
     from pyspark.sql import types as T
 
     from maint_assets.assets.store import StageDataset
@@ -95,17 +96,27 @@ def column_schema(schema: T.StructType) -> dg.TableSchema:
     )
 
 
-def preview(rows: DataFrame, schema: T.StructType, *order: str) -> dg.TableMetadataValue:
-    """The first rows by the given columns, largest first; times readable."""
-    first = rows.orderBy(*(F.desc_nulls_last(name) for name in order)).limit(PREVIEW_ROWS)
+def preview(dataset: StageDataset, schema: T.StructType, *order: str) -> dg.TableMetadataValue:
+    """The largest rows by the given columns, times readable; read in bounded memory."""
     columns = [
         dg.TableColumn(field.name.removesuffix("_ms"), _shown_type(field)) for field in schema
     ]
     records = [
-        dg.TableRecord({n.removesuffix("_ms"): _cell(n, v) for n, v in row.asDict().items()})
-        for row in first.collect()
+        dg.TableRecord({n.removesuffix("_ms"): _cell(n, v) for n, v in row.items()})
+        for row in first_rows(dataset, PREVIEW_ROWS, *order)
     ]
     return dg.MetadataValue.table(records, schema=dg.TableSchema(columns))
+
+
+def first_rows(dataset: StageDataset, count: int, *order: str) -> list[dict[str, Any]]:
+    """The first rows of a dataset in descending order of columns; one batch is held at a time."""
+    keys = [(name, "descending") for name in order]
+    first: pa.Table | None = None
+    for batch in ds.dataset(dataset.rows_location.path, format="parquet").to_batches():
+        both = pa.Table.from_batches([batch])
+        both = both if first is None else pa.concat_tables([first, both])
+        first = both.take(pc.select_k_unstable(both, min(count, both.num_rows), keys))
+    return [] if first is None else first.to_pylist()
 
 
 def _shown_type(field: T.StructField) -> str:

@@ -62,14 +62,15 @@ class StageDataset:
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
         partial.replace(self._summary)
 
-    def write_rows(self, rows: DataFrame, metrics: Mapping[str, Column]) -> Written:
-        """Writes the rows in one pass that also counts, digests and measures them."""
+    def write_rows(self, rows: DataFrame, metrics: Mapping[str, str]) -> Written:
+        """Writes the rows in one pass that also counts, digests and measures them.
+
+        ``metrics`` are SQL aggregates by name.
+        """
         observation = Observation()
-        digest = _digest_columns(rows)
-        observed = rows.observe(
-            observation, F.count(F.lit(1)).alias("rows"),
-            *(column.alias(name) for name, column in {**metrics, **digest}.items()),
-        )  # fmt: skip
+        digest = _digest_metrics(rows.columns)
+        every = {"rows": "count(1)", **metrics, **digest}
+        observed = rows.observe(observation, *measures(every))
         observed.write.mode("overwrite").parquet(self.rows_location.path)
         found = dict(observation.get)
         return Written(found["rows"], _digest(rows.columns, found, digest), found)
@@ -114,17 +115,22 @@ class StageStore(dg.ConfigurableResource):
         return event.run_id, StageDataset(Location.of(path))
 
 
-def _digest_columns(rows: DataFrame) -> dict[str, Column]:
+def measures(metrics: Mapping[str, str]) -> list[Column]:
+    """SQL aggregates as columns of these names."""
+    return [F.expr(f"{sql} as {name}") for name, sql in metrics.items()]
+
+
+def _digest_metrics(columns: list[str]) -> dict[str, str]:
     """Order-free sums over two 64-bit hashes of each row, in halves that cannot overflow."""
-    columns = [part for name in rows.columns for part in (F.col(name), F.col(name).isNull())]
-    sums: dict[str, Column] = {}
+    parts = ", ".join(f"`{name}`, `{name}` is null" for name in columns)
+    sums: dict[str, str] = {}
     for seed in ("a", "b"):
-        whole = F.xxhash64(F.lit(seed), *columns)
-        sums[f"digest_{seed}_low"] = F.sum(whole.bitwiseAND(F.lit(_LOW).cast("long")))
-        sums[f"digest_{seed}_high"] = F.sum(F.shiftrightunsigned(whole, 32))
+        whole = f"xxhash64('{seed}', {parts})"
+        sums[f"digest_{seed}_low"] = f"sum({whole} & {_LOW}L)"
+        sums[f"digest_{seed}_high"] = f"sum(shiftrightunsigned({whole}, 32))"
     return sums
 
 
-def _digest(columns: list[str], found: Mapping[str, Any], digest: Mapping[str, Column]) -> str:
+def _digest(columns: list[str], found: Mapping[str, Any], digest: Mapping[str, str]) -> str:
     parts = [*columns, str(found["rows"]), *(str(found[name]) for name in digest)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

@@ -7,12 +7,15 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from rich.markup import escape
 from rich.table import Table
 
-from maint_assets.assets.metadata import human_bytes, human_count, human_time
+from maint_assets.assets.metadata import (
+    first_rows,
+    human_bytes,
+    human_count,
+    human_time,
+)
 from maint_assets.assets.report import planned_paths
 
 if TYPE_CHECKING:
@@ -172,13 +175,15 @@ def quiet_session(store: StageStore, workspace: Path) -> None:
 
 
 def _largest(report: VacuumReport) -> Table:
-    rows = ds.dataset(report.diff.rows_location.path, format="parquet")
-    first = rows.to_table(filter=pc.field("kind") != "directory")
-    first = first.take(pc.select_k_unstable(first, SHOWN_PATHS, [("size", "descending")]))
-    shown = Table("path", "size", "why", box=None, pad_edge=False, header_style="dim")
-    for row in first.to_pylist():
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    shown.add_column("path", overflow="fold", ratio=3)
+    shown.add_column("size", justify="right")
+    shown.add_column("why", overflow="fold", ratio=2)
+    first = first_rows(report.diff, SHOWN_PATHS, "size", "path")
+    for row in first:
         shown.add_row(escape(row["path"]), human_bytes(row["size"]), escape(_why(row)))
-    left = report.planned.plan.files - first.num_rows
+    plan = report.planned.plan
+    left = plan.files + plan.directories - len(first)
     if left > 0:
         shown.add_row(f"[dim]... and {left:,} more (--paths)[/]", "", "")
     return shown

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
 
+from maint_assets.assets.spark import planned_for
+from maint_assets.assets.store import measures
 from maint_assets.config import milliseconds
 from maint_assets.delta.features import Operation, unsupported
 from maint_assets.errors import (
@@ -18,7 +20,7 @@ from maint_assets.errors import (
     UnsupportedFeatureError,
 )
 from maint_assets.snapshot.head import table_head
-from maint_assets.snapshot.replay import snapshot
+from maint_assets.snapshot.replay import SMALL_LOG_BYTES, snapshot
 from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
 from maint_assets.snapshot.summary import (
     SnapshotSummary,
@@ -28,7 +30,7 @@ from maint_assets.snapshot.summary import (
 )
 from maint_assets.storage.location import Location
 from maint_assets.vacuum import records
-from maint_assets.vacuum.diff import KINDS, diff, is_missing, judged
+from maint_assets.vacuum.diff import KINDS, diff, judged
 from maint_assets.vacuum.listing import LISTING_SCHEMA, Walk, listing
 from maint_assets.vacuum.plan import VacuumPlan, retention_ms
 from maint_assets.vacuum.summaries import (
@@ -43,6 +45,8 @@ from maint_assets.vacuum.summaries import (
 from maint_assets.vacuum.valid_files import REASONS, VALID_FILES_SCHEMA, valid_files
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from maint_assets.assets.run import StageRun
     from maint_assets.assets.store import Written
     from maint_assets.config import VacuumSettings
@@ -71,8 +75,9 @@ def snapshot_stage(run: StageRun) -> StageResult:
         kept_ms = asked_retention_ms(head, run.table.vacuum)
     except RetentionError as error:
         kept_ms, refused = None, {**refused, "vacuum": [error.found, *refused.get("vacuum", [])]}
-    rows = snapshot(run.spark, head, parallelism=run.parallelism)
-    written = run.output.write_rows(rows, snapshot_metrics())
+    with planned_for(run.spark, small=head.segment.bytes <= SMALL_LOG_BYTES):
+        rows = snapshot(run.spark, head, parallelism=run.parallelism)
+        written = run.output.write_rows(rows, snapshot_metrics())
     summary = snapshot_summary(
         head,
         written.metrics,
@@ -100,8 +105,9 @@ def valid_files_stage(run: StageRun) -> StageResult:
         )
     if seen.cutoff_ms is None:
         raise StalePlanError(seen.table, "the snapshot has no cutoff", "run the chain again")
-    rows = valid_files(run.rows("snapshot", SNAPSHOT_SCHEMA), cutoff_ms=seen.cutoff_ms)
-    written = run.output.write_rows(rows, valid_files_metrics())
+    with planned_for(run.spark, small=seen.live_files + seen.tombstones <= SMALL_ROWS):
+        rows = valid_files(run.rows("snapshot", SNAPSHOT_SCHEMA), cutoff_ms=seen.cutoff_ms)
+        written = run.output.write_rows(rows, valid_files_metrics())
     by_reason = {name: written.metrics[f"reason_{name}"] for name in REASONS}
     summary = ValidFilesSummary(
         run.run_of("snapshot"), written.rows, written.metrics["bytes"], by_reason
@@ -118,9 +124,9 @@ def listing_stage(run: StageRun) -> StageResult:
         iceberg=seen.iceberg,
     )
     started = time.monotonic()
-    written = run.output.write_rows(
-        listing(run.spark, walk, parallelism=run.parallelism), listing_metrics()
-    )
+    rows = listing(run.spark, walk, parallelism=run.parallelism)
+    with planned_for(run.spark, small=seen.live_files + seen.tombstones <= SMALL_ROWS):
+        written = run.output.write_rows(rows, listing_metrics())
     seconds = time.monotonic() - started
     found = {name: written.metrics[name] for name in listing_metrics()}
     summary = ListingSummary(
@@ -135,25 +141,11 @@ def diff_stage(run: StageRun) -> StageResult:
     found = run.summary("listing", ListingSummary)
     kept = run.summary("valid_files", ValidFilesSummary)
     _refuse_mixed_snapshots(run, kept.snapshot_run, found.snapshot_run)
-    state = run.rows("snapshot", SNAPSHOT_SCHEMA)
-    listed = run.rows("listing", LISTING_SCHEMA)
-    valid = run.rows("valid_files", VALID_FILES_SCHEMA)
     small = found.files + seen.live_files + seen.tombstones <= SMALL_ROWS
-    if small:
-        state, listed, valid = (rows.coalesce(1) for rows in (state, listed, valid))
-    missing = Observation()
-    each = judged(listed, valid, state)
-    if small:
-        each = each.coalesce(1)
-    each = each.observe(
-        missing, *(column.alias(name) for name, column in missing_metrics(is_missing()).items())
-    )
-    commits = state.where("action = 'commit'")
-    rows = diff(each, listed, valid, commits=commits, cutoff_ms=seen.cutoff_ms or 0)
-    if small:
-        rows = rows.coalesce(1)
-    written = run.output.write_rows(rows, diff_metrics())
-    plan = _plan(seen, found, written, missing.get)
+    with planned_for(run.spark, small=small):
+        rows, missing = _planned_rows(run, cutoff_ms=seen.cutoff_ms or 0, small=small)
+        written = run.output.write_rows(rows, diff_metrics())
+    plan = _plan(seen, found, written, dict(missing.get))
     records.log_planned(plan, dry_run=True)
     return result(run, written, _diff_summary(written, plan))
 
@@ -171,6 +163,25 @@ def asked_retention_ms(head: TableHead, settings: VacuumSettings) -> int:
     return retention_ms(
         head.properties, asked, allow_short=settings.allow_short_retention, table=head.table
     )
+
+
+def _planned_rows(
+    run: StageRun, *, cutoff_ms: int, small: bool
+) -> tuple[DataFrame, Observation]:
+    """The rows of the plan, and what evaluating them observes of missing files."""
+
+    def sized(rows: DataFrame) -> DataFrame:
+        return rows.coalesce(1) if small else rows
+
+    state = run.rows("snapshot", SNAPSHOT_SCHEMA).transform(sized)
+    listed = run.rows("listing", LISTING_SCHEMA).transform(sized)
+    valid = run.rows("valid_files", VALID_FILES_SCHEMA).transform(sized)
+    missing = Observation()
+    each = judged(listed, valid, state, one_task=small)
+    each = each.observe(missing, *measures(missing_metrics()))
+    commits = state.where("action = 'commit'")
+    rows = diff(each, listed, valid, commits=commits, cutoff_ms=cutoff_ms)
+    return rows.transform(sized), missing
 
 
 def _refuse_mixed_snapshots(run: StageRun, *made_from: str) -> None:

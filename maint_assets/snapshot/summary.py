@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
 from maint_assets.delta.features import (
     Operation,
     reader_feature_names,
@@ -15,8 +13,6 @@ from maint_assets.delta.features import (
 )
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pyspark.sql import Column
 
     from maint_assets.snapshot.head import TableHead
 
@@ -63,18 +59,18 @@ class SnapshotSummary:
     refused: dict[str, list[str]]
 
 
-def snapshot_metrics() -> dict[str, Column]:
-    """The aggregates over the snapshot's rows that the summary is made of."""
-    live, size = F.col("action") == "add", F.coalesce("size", F.lit(0))
+def snapshot_metrics() -> dict[str, str]:
+    """The SQL aggregates over the snapshot's rows that the summary is made of."""
     metrics = {
-        "live_files": _count(live),
-        "live_bytes": _sum(F.when(live, size)),
-        "tombstones": _count(F.col("action") == "remove"),
-        "log_commits": _count(F.col("action") == "commit"),
+        "live_files": "count_if(action = 'add')",
+        "live_bytes": "coalesce(sum(case when action = 'add' then size end), 0)",
+        "tombstones": "count_if(action = 'remove')",
+        "log_commits": "count_if(action = 'commit')",
     }
     floor = 0
     for index, (_, ceiling) in enumerate(SIZE_BUCKETS):
-        metrics[f"bucket_{index}"] = _count(live & (size >= floor) & (size < ceiling))
+        within = f"size >= {floor} and size < {ceiling}"
+        metrics[f"bucket_{index}"] = f"count_if(action = 'add' and {within})"
         floor = ceiling
     return metrics
 
@@ -150,11 +146,3 @@ def _protocol(protocol: Any) -> tuple[Any, ...]:
         tuple(sorted(protocol.reader_features or ())),
         tuple(sorted(protocol.writer_features or ())),
     )
-
-
-def _count(condition: Column) -> Column:
-    return _sum(F.when(condition, 1))
-
-
-def _sum(values: Column) -> Column:
-    return F.coalesce(F.sum(values), F.lit(0))

@@ -8,11 +8,13 @@ from __future__ import annotations
 import io
 import os
 import uuid
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -64,7 +66,7 @@ DELETION_SCHEMA = T.StructType(
 
 OUTCOMES = ("deleted", "missing", "failed", "skipped")
 
-_CHUNK_SCHEMA = "outcome string, paths long, bytes long"
+_CHUNK_SCHEMA = "outcome string, is_directory boolean, paths long, bytes long, attempt int"
 _LEDGER_ARROW = pa.schema(
     [
         (field.name, pa.int64() if isinstance(field.dataType, T.LongType) else pa.string())
@@ -128,9 +130,11 @@ def _refuse_clock_skew(head: TableHead, limits: Limits, *, now_ms: int) -> None:
 def deletion(
     plan_rows: DataFrame, plan: VacuumPlan, *, ledger: Location, parallelism: int
 ) -> DataFrame:
-    """Outcomes of the planned paths by chunk: outcome, paths, bytes. The ledger has each path.
+    """Outcomes of the planned paths by batch: outcome, is_directory, paths, bytes, attempt.
 
-    Evaluate it once: evaluating it deletes. Files first, then directories, deepest first.
+    The ledger has each path. Evaluate it once: evaluating it deletes. Files first, then
+    directories, deepest first; a plan of more than SMALL_PLAN paths has only its files deleted,
+    see ``directory_deletion``.
     """
     act = _deletes(Act(plan.table, plan.table_id, plan.version, ledger.path))
     if plan.files + plan.directories <= SMALL_PLAN:
@@ -153,16 +157,20 @@ def deepest_last(plan_rows: DataFrame) -> DataFrame:
 
 
 def recorded(ledger_rows: DataFrame) -> DataFrame:
-    """One row a path: its best outcome, should a task have been tried again.
+    """Counts like those of ``deletion``, from the ledger: the best outcome of each path.
 
-    Columns: path, outcome_rank into OUTCOMES, is_directory, size.
+    Needed when a task was tried again: what its first attempt deleted, its second finds missing.
     """
-    rank = F.array_position(F.array(*(F.lit(name) for name in OUTCOMES)), F.col("outcome"))
-    return ledger_rows.groupBy("path").agg(
-        F.min(rank).alias("outcome_rank"),
-        F.max(F.col("kind") == "directory").alias("is_directory"),
-        F.max("size").alias("size"),
+    names = ", ".join(f"'{name}'" for name in OUTCOMES)
+    best = ledger_rows.groupBy("path").agg(
+        F.expr(f"min(array_position(array({names}), outcome)) as best"),
+        F.expr("max(kind = 'directory') as is_directory"),
+        F.expr("max(size) as size"),
     )
+    return best.selectExpr(
+        f"element_at(array({names}), cast(best as int)) as outcome",
+        "is_directory", "1L as paths", "size as bytes", "0 as attempt",
+    )  # fmt: skip
 
 
 def _deletes(act: Act):  # noqa: ANN202
@@ -191,6 +199,8 @@ class _Task:
         self.newer = NewerCommits(
             self.location, table_id=act.table_id, version=act.version, operation=Operation.VACUUM
         )
+        context = TaskContext.get()
+        self.attempt = 0 if context is None else context.attemptNumber()
 
     def execute(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         """Deletes one batch and records it; counts by outcome."""
@@ -201,12 +211,19 @@ class _Task:
             done = self._skipped(row, closed) or self._delete(row)
             row |= {"outcome": done.outcome, "error": done.error, "batch": batch}
         self._record(rows, batch)
-        counted = {name: [r["size"] for r in rows if r["outcome"] == name] for name in OUTCOMES}
+        return self._counted(rows)
+
+    def _counted(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+        sizes: dict[tuple[str, bool], list[int]] = defaultdict(list)
+        for row in rows:
+            sizes[row["outcome"], row["kind"] == "directory"].append(row["size"])
         return pa.RecordBatch.from_pydict(
             {
-                "outcome": list(counted),
-                "paths": [len(sizes) for sizes in counted.values()],
-                "bytes": [sum(sizes) for sizes in counted.values()],
+                "outcome": pa.array([outcome for outcome, _ in sizes], pa.string()),
+                "is_directory": pa.array([is_directory for _, is_directory in sizes], pa.bool_()),
+                "paths": pa.array([len(each) for each in sizes.values()], pa.int64()),
+                "bytes": pa.array([sum(each) for each in sizes.values()], pa.int64()),
+                "attempt": pa.array([self.attempt] * len(sizes), pa.int32()),
             }
         )
 

@@ -24,16 +24,23 @@ DIFF_SCHEMA = T.StructType(
 
 KINDS = ("orphan", "removed", "dv", "cdc", "index", "directory")
 
+IS_MISSING = r"active and is_dir is null and not path rlike r'(^|/)[._]'"
+"""Whether a judged path is needed by the newest version but was not found, in SQL.
+
+Paths below names that a listing never enters say nothing."""
+
 _DV_NAME = (
     r"(^|/)deletion_vector_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.bin$"
 )
 
 
-def judged(listing: DataFrame, valid_files: DataFrame, snapshot: DataFrame) -> DataFrame:
+def judged(
+    listing: DataFrame, valid_files: DataFrame, snapshot: DataFrame, *, one_task: bool = False
+) -> DataFrame:
     """One row a path that the listing, the valid files or a tombstone names, with what each says.
 
     Columns: those of the listing (null where not listed), ``valid``, ``active``,
-    ``removed_in_version``, ``removed_ms``. One shuffle, fixed-width aggregates.
+    ``removed_in_version``, ``removed_ms``. One shuffle, fixed-width aggregates; none in one task.
     """
     listed = listing.select(
         "path", "size", "modified_ms", "is_dir", "hidden",
@@ -52,17 +59,10 @@ def judged(listing: DataFrame, valid_files: DataFrame, snapshot: DataFrame) -> D
         for path in ("path", "dv_path")
     ]  # fmt: skip
     every = listed.unionByName(valid).unionByName(dead[0]).unionByName(dead[1])
+    if one_task:
+        every = every.coalesce(1)
     names = ("size", "modified_ms", "is_dir", "hidden", "valid", "active", "removed_in_version", "removed_ms")
     return every.groupBy("path").agg(*(F.max(name).alias(name) for name in names))
-
-
-def is_missing() -> Column:
-    """Whether a judged path is needed by the newest version but was not found.
-
-    Paths below names that a listing never enters say nothing.
-    """
-    entered = ~F.col("path").rlike(r"(^|/)[._]")
-    return F.col("active") & F.col("is_dir").isNull() & entered
 
 
 def diff(

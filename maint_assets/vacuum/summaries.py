@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
-from maint_assets.vacuum.diff import KINDS
+from maint_assets.vacuum.diff import IS_MISSING, KINDS
 from maint_assets.vacuum.plan import VacuumPlan
 from maint_assets.vacuum.valid_files import REASONS
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,50 +57,40 @@ class DiffSummary:
     time_travel_ends_before: int | None
 
 
-def valid_files_metrics() -> dict[str, Column]:
-    """The aggregates over the rows of ``valid_files``."""
-    by_reason = {f"reason_{name}": _count(F.col("reason") == name) for name in REASONS}
-    return {"bytes": _sum(F.col("size")), **by_reason}
+def valid_files_metrics() -> dict[str, str]:
+    """The SQL aggregates over the rows of ``valid_files``."""
+    by_reason = {f"reason_{name}": f"count_if(reason = '{name}')" for name in REASONS}
+    return {"bytes": "coalesce(sum(size), 0)", **by_reason}
 
 
-def listing_metrics() -> dict[str, Column]:
-    """The aggregates over the rows of ``listing``."""
-    file = ~F.col("is_dir") & ~F.col("hidden")
-    nested = F.col("nested_table")
+def listing_metrics() -> dict[str, str]:
+    """The SQL aggregates over the rows of ``listing``."""
     return {
-        "files": _count(file),
-        "bytes": _sum(F.when(file, F.col("size"))),
-        "directories": _count(F.col("is_dir") & (~F.col("hidden") | nested)),
-        "hidden": _count(F.col("hidden") & ~nested),
-        "nested_tables": _count(nested),
-        "nested_example": F.min(F.when(nested, F.col("path"))),
+        "files": "count_if(not is_dir and not hidden)",
+        "bytes": "coalesce(sum(case when not is_dir and not hidden then size end), 0)",
+        "directories": "count_if(is_dir and (nested_table or not hidden))",
+        "hidden": "count_if(hidden and not nested_table)",
+        "nested_tables": "count_if(nested_table)",
+        "nested_example": "min(case when nested_table then path end)",
     }
 
 
-def diff_metrics() -> dict[str, Column]:
-    """The aggregates over the rows of ``diff``."""
+def diff_metrics() -> dict[str, str]:
+    """The SQL aggregates over the rows of ``diff``."""
     metrics = {
-        "bytes": _sum(F.col("size")),
-        "largest_bytes": F.coalesce(F.max("size"), F.lit(0)),
-        "time_travel_ends_before": F.max("removed_in_version"),
+        "bytes": "coalesce(sum(size), 0)",
+        "largest_bytes": "coalesce(max(size), 0)",
+        "time_travel_ends_before": "max(removed_in_version)",
     }
     for name in KINDS:
-        metrics[f"kind_{name}"] = _count(F.col("kind") == name)
-        metrics[f"bytes_{name}"] = _sum(F.when(F.col("kind") == name, F.col("size")))
+        metrics[f"kind_{name}"] = f"count_if(kind = '{name}')"
+        metrics[f"bytes_{name}"] = f"coalesce(sum(case when kind = '{name}' then size end), 0)"
     return metrics
 
 
-def missing_metrics(is_missing: Column) -> dict[str, Column]:
-    """The aggregates over judged paths that tell of active files that were not found."""
+def missing_metrics() -> dict[str, str]:
+    """The SQL aggregates over judged paths that tell of active files that were not found."""
     return {
-        "missing_files": _count(F.coalesce(is_missing, F.lit(False))),
-        "missing_example": F.min(F.when(is_missing, F.col("path"))),
+        "missing_files": f"count_if({IS_MISSING})",
+        "missing_example": f"min(case when {IS_MISSING} then path end)",
     }
-
-
-def _count(condition: Column) -> Column:
-    return _sum(F.when(condition, 1))
-
-
-def _sum(values: Column) -> Column:
-    return F.coalesce(F.sum(values), F.lit(0))

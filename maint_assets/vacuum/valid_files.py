@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 VALID_FILES_SCHEMA = T.StructType(
     [
         T.StructField("path", T.StringType(), False, {"comment": "relative to the table root, decoded"}),
-        T.StructField("reason", T.StringType(), False, {"comment": "active, tombstone, active_dv or tombstone_dv"}),
+        T.StructField("reason", T.StringType(), False, {"comment": "active, tombstone, active_dv, tombstone_dv, or spelling: as the log writes the path"}),
         T.StructField("size", T.LongType(), True, {"comment": "bytes of a data file, by the log"}),
         T.StructField("deletion_ms", T.LongType(), True, {"comment": "time of the remove of a tombstone, ms"}),
     ]
 )
 
-REASONS = ("active", "tombstone", "active_dv", "tombstone_dv")
+REASONS = ("active", "tombstone", "active_dv", "tombstone_dv", "spelling")
 
 
 def valid_files(snapshot: DataFrame, *, cutoff_ms: int) -> DataFrame:
@@ -32,7 +32,7 @@ def valid_files(snapshot: DataFrame, *, cutoff_ms: int) -> DataFrame:
     reasons = F.array(
         _named("path", "active", "tombstone", inside=F.col("inside")),
         _named("dv_path", "active_dv", "tombstone_dv", inside=_is_relative("dv_path")),
-        _named("log_path", "active", "tombstone", inside=F.col("inside") & _spelled_otherwise()),
+        _named("log_path", "spelling", "spelling", inside=F.col("inside") & _spelled_otherwise()),
     )
     named = kept.select(F.explode(reasons).alias("named"), "deletion_ms")
     return named.where("named is not null").select("named.*", "deletion_ms").select(

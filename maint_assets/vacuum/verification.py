@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def missing_files(valid_files: DataFrame, *, table: str) -> DataFrame:
-    """The paths among active valid files that are not there; column ``path``."""
-    active = valid_files.where("reason in ('active', 'active_dv')").select("path").distinct()
+    """The paths among active valid files that are not there, each once a reason; column ``path``."""
+    active = valid_files.where("reason in ('active', 'active_dv')").select("path")
     return active.mapInArrow(_missing(table), "path string")
 
 

@@ -6,7 +6,6 @@ its VACUUM is wrong.
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -33,4 +32,4 @@ def _vacuum(path: Path, hours: int | None, *, full: bool, dry_run: bool) -> set[
     listed = DeltaTable(path).vacuum(
         retention_hours=hours, full=full, dry_run=dry_run, enforce_retention_duration=False
     )
-    return {unquote(name) for name in listed}
+    return set(listed)

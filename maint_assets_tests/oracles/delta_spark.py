@@ -4,13 +4,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 
-def planned_files(spark: SparkSession, path: Path, retention_hours: float | None = None) -> set[str]:
+def planned_files(
+    spark: SparkSession, path: Path, retention_hours: float | None = None
+) -> set[str]:
     """The files (no directories) that its VACUUM would delete, decoded, relative to the root."""
-    listed = _vacuum(spark, path, retention_hours, "DRY RUN").collect()
+    listed = _vacuum(spark, path, retention_hours, mode="DRY RUN").collect()
     # A decoded path behind a scheme: no URI, so `%`, `?` and `#` stand for themselves.
     found = [Path(row.path.removeprefix("file:")) for row in listed]
     return {str(file.relative_to(path)) for file in found if not file.is_dir()}
@@ -18,7 +21,7 @@ def planned_files(spark: SparkSession, path: Path, retention_hours: float | None
 
 def vacuum(spark: SparkSession, path: Path, retention_hours: float | None = None) -> None:
     """Its VACUUM, executed: it also commits VACUUM START and VACUUM END."""
-    _vacuum(spark, path, retention_hours, "").collect()
+    _vacuum(spark, path, retention_hours).collect()
 
 
 def rows(spark: SparkSession, path: Path, version: int | None = None) -> list[dict[str, Any]]:
@@ -53,7 +56,7 @@ def table(path: Path) -> str:
     return f"delta.`{escaped}`"
 
 
-def _vacuum(spark: SparkSession, path: Path, hours: float | None, mode: str) -> DataFrame:
+def _vacuum(spark: SparkSession, path: Path, hours: float | None, *, mode: str = "") -> DataFrame:
     forget(spark)
     retain = "" if hours is None else f"RETAIN {hours} HOURS"
     return spark.sql(f"VACUUM {table(path)} {retain} {mode}")
@@ -68,6 +71,6 @@ def _read(spark: SparkSession, path: Path, version: int | None) -> DataFrame:
 def _is_readable(spark: SparkSession, path: Path, version: int) -> bool:
     try:
         _read(spark, path, version).write.format("noop").mode("overwrite").save()
-    except PySparkException:
+    except (PySparkException, Py4JJavaError):
         return False
     return True

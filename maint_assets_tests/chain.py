@@ -1,0 +1,62 @@
+"""Our own chain in tests: planned and executed through Dagster on the session of the tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from maint_assets.assets.launch import Launched, Launcher
+from maint_assets.assets.report import VacuumReport, execute_vacuum, plan_vacuum, planned_paths
+from maint_assets.config import Maintenance, TableSettings, VacuumSettings
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The chain of one table in a workspace of its own."""
+
+    launcher: Launcher
+    table: TableSettings
+
+    @classmethod
+    def of(cls, path: Path, workspace: Path, **vacuum: Any) -> Chain:
+        """A chain on an ephemeral instance; keywords are vacuum settings."""
+        table = TableSettings(name="t", uri=str(path), vacuum=VacuumSettings(**vacuum))
+        settings = Maintenance(workspace=str(workspace), tables=(table,))
+        return cls(Launcher(settings, dg.DagsterInstance.ephemeral()), table)
+
+    def plan(self) -> VacuumReport:
+        """A plan; raises what ended it."""
+        return plan_vacuum(self.launcher, self.table)
+
+    def execute(self, report: VacuumReport) -> VacuumReport:
+        """The plan executed with a person's approval."""
+        return execute_vacuum(self.launcher, self.table, report, by="a test")
+
+    def vacuum(self) -> VacuumReport:
+        """Plan and execution."""
+        return self.execute(self.plan())
+
+    def launch(self, digest: str) -> Launched:
+        """The execution of a plan by its digest, its error not raised."""
+        return self.launcher.execute(self.table, digest, "a test")
+
+    def ledger(self, report: VacuumReport) -> dict[str, tuple[str, str | None]]:
+        """Outcome and error by path."""
+        import pyarrow.dataset as ds
+
+        assert report.done is not None
+        rows = ds.dataset(report.done.ledger, format="parquet").to_table().to_pylist()
+        return {row["path"]: (row["outcome"], row["error"]) for row in rows}
+
+
+def files(report: VacuumReport) -> set[str]:
+    """The planned files."""
+    return set(planned_paths(report.diff, directories=False))
+
+
+def directories(report: VacuumReport) -> set[str]:
+    """The planned directories."""
+    return set(planned_paths(report.diff, directories=True))
