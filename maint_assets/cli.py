@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +218,8 @@ def _agreed(report: Any, options: dict[str, Any]) -> bool:
     if not plan.files + plan.directories:
         return True
     return click.confirm(
-        f"Delete {plan.files:,} files and {plan.directories:,} directories of {plan.table}?", err=True
+        f"Delete {plan.files:,} files and {plan.directories:,} directories of {plan.table}?",
+        err=True,
     )
 
 

@@ -24,6 +24,7 @@ _UNIT_MS = {
 }
 _DURATION = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9_]+")
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 
 DEFAULT_CONFIG = "maintenance.yaml"
 
@@ -132,8 +133,9 @@ def load(path: str | Path) -> Maintenance:
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(str(path), f"cannot be read ({error.strerror})", "give a config file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not UTF-8"
+        raise ConfigError(str(path), f"cannot be read ({why})", "give a config file") from None
     return parse(text, source=str(path), base=file.resolve().parent)
 
 
@@ -148,14 +150,21 @@ def parse(text: str, *, source: str, base: Path) -> Maintenance:
         raise ConfigError(source, f"is not YAML{line}", "mend the syntax") from None
     if not isinstance(values, dict):
         raise ConfigError(source, "is not a mapping of keys", "see docs/config.md")
+    again = _repeated(node)
+    if again is not None:
+        where = f"{source}:{again.start_mark.line + 1}"
+        raise ConfigError(where, f"the key '{again.value}' is there twice", "keep one of them")
+    if not isinstance(values.get("defaults") or {}, dict):
+        where = f"{source}:{_line(node, ('defaults',))}"
+        raise ConfigError(where, "defaults: should be a mapping of keys", "mend that value")
     try:
-        settings = Maintenance.model_validate(_with_defaults(values))
+        settings = Maintenance.model_validate(with_defaults(values))
     except ValidationError as error:
         raise _config_error(error, source=source, node=node) from None
-    return _resolved(settings, base)
+    return resolved(settings, base, source=source)
 
 
-def _with_defaults(values: dict[str, Any]) -> dict[str, Any]:
+def with_defaults(values: dict[str, Any]) -> dict[str, Any]:
     """The values with ``defaults`` merged into each table; a table's own keys win."""
     rest = {key: value for key, value in values.items() if key != "defaults"}
     defaults = values.get("defaults") or {}
@@ -176,15 +185,21 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _resolved(settings: Maintenance, base: Path) -> Maintenance:
+def resolved(settings: Maintenance, base: Path, *, source: str) -> Maintenance:
+    """The settings with environment variables expanded and relative paths below ``base``."""
     tables = tuple(
-        table.model_copy(update={"uri": _absolute(table.uri, base)}) for table in settings.tables
+        table.model_copy(update={"uri": _absolute(table.uri, base, source=source)})
+        for table in settings.tables
     )
-    workspace = _absolute(settings.workspace, base)
+    workspace = _absolute(settings.workspace, base, source=source)
     return settings.model_copy(update={"workspace": workspace, "tables": tables})
 
 
-def _absolute(uri: str, base: Path) -> str:
+def _absolute(uri: str, base: Path, *, source: str) -> str:
+    for plain, braced in _VARIABLE.findall(uri):
+        if (plain or braced) not in os.environ:
+            found = f"the environment variable {plain or braced} is not set"
+            raise ConfigError(source, found, f"set it, or mend '{uri}'")
     expanded = os.path.expandvars(uri)
     if re.match(r"^[A-Za-z][A-Za-z0-9+.-]*:", expanded):
         return expanded
@@ -192,14 +207,17 @@ def _absolute(uri: str, base: Path) -> str:
 
 
 def _config_error(error: ValidationError, *, source: str, node: yaml.Node | None) -> ConfigError:
-    first = error.errors()[0]
+    found = error.errors()
+    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     place = first["loc"]
     line = _line(node, place)
     where = f"{source}:{line}" if line else source
     key = ".".join(str(part) for part in place) or "config"
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(place[-1]), _known_keys(place), 1, 0.5)
-        remedy = f"did you mean '{near[0]}'?" if near else "known keys: " + ", ".join(_known_keys(place))
+        remedy = (
+            f"did you mean '{near[0]}'?" if near else "known keys: " + ", ".join(_known_keys(place))
+        )
         return ConfigError(where, f"unknown key '{place[-1]}'", remedy)
     message = first["msg"].removeprefix("Value error, ")
     return ConfigError(where, f"{key}: {message[0].lower()}{message[1:]}", "mend that value")
@@ -221,6 +239,21 @@ def _line(node: yaml.Node | None, place: tuple[int | str, ...]) -> int | None:
     if found is None:
         found = _find(node, place[:-1])
     return None if found is None else found.start_mark.line + 1
+
+
+def _repeated(node: yaml.Node | None) -> yaml.Node | None:
+    """A key that its mapping already has: YAML would silently take the last one."""
+    below: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        keys = [key for key, _ in node.value]
+        seen = [key.value for key in keys]
+        below = [value for _, value in node.value]
+        again = [key for at, key in enumerate(keys) if key.value in seen[:at]]
+        if again:
+            return again[0]
+    elif isinstance(node, yaml.SequenceNode):
+        below = node.value
+    return next((key for key in map(_repeated, below) if key is not None), None)
 
 
 def _find(node: yaml.Node | None, place: tuple[int | str, ...]) -> yaml.Node | None:

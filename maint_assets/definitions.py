@@ -18,5 +18,7 @@ DEMO_CONFIG = Path(".demo") / DEFAULT_CONFIG
 def defs() -> dg.Definitions:
     """The definitions of the configured tables; none without a config."""
     named = os.environ.get("MAINT_ASSETS_CONFIG")
-    found = [Path(named)] if named else [p for p in (Path(DEFAULT_CONFIG), DEMO_CONFIG) if p.exists()]
+    found = (
+        [Path(named)] if named else [p for p in (Path(DEFAULT_CONFIG), DEMO_CONFIG) if p.exists()]
+    )
     return build_maintenance_definitions(load(found[0]) if found else Maintenance())

@@ -43,7 +43,11 @@ class Check:
 
 
 def _checksum(_: StageRun, seen: SnapshotSummary) -> tuple[bool, dict[str, Any]]:
-    shown = {"checksum": seen.checksum, "live_files": seen.live_files, "live_bytes": seen.live_bytes}
+    shown = {
+        "checksum": seen.checksum,
+        "live_files": seen.live_files,
+        "live_bytes": seen.live_bytes,
+    }
     return seen.checksum in {"agrees", "absent"}, shown
 
 
@@ -71,10 +75,16 @@ def _active_there(_: StageRun, done: DeletionSummary) -> tuple[bool, dict[str, A
 
 
 def _all_done(_: StageRun, done: DeletionSummary) -> tuple[bool, dict[str, Any]]:
-    return not done.failed, {"failed": done.failed, "skipped": done.skipped, "missing": done.missing}
+    return not done.failed, {
+        "failed": done.failed,
+        "skipped": done.skipped,
+        "missing": done.missing,
+    }
 
 
-CHECKSUM = Check("log_checksum_agrees", "Replay counts what the version checksum records.", _checksum)
+CHECKSUM = Check(
+    "log_checksum_agrees", "Replay counts what the version checksum records.", _checksum
+)
 NONE_MISSING = Check(
     "no_active_file_missing",
     "Every file of the newest version was found under the table root.",
@@ -87,4 +97,6 @@ NOTHING_VALID = Check(
 ACTIVE_THERE = Check(
     "active_files_are_there", "After the deletion every active file is still there.", _active_there
 )
-ALL_DONE = Check("nothing_failed", "Every planned path is gone or skipped with a reason.", _all_done)
+ALL_DONE = Check(
+    "nothing_failed", "Every planned path is gone or skipped with a reason.", _all_done
+)

@@ -111,11 +111,12 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
     if not run.table.vacuum.log_commits:
         return _executed(run, plan)
     start_version = records.start(head, plan, now_ms=run.now_ms)
-    done: Deleted | None = None
     try:
         done = _executed(run, plan)
-    finally:
-        end_version = records.end(plan, done, now_ms=run.now_ms)
+    except BaseException:  # Terminate too: the log must not end with START
+        records.end(plan, None, now_ms=run.now_ms)
+        raise
+    end_version = records.end(plan, done, now_ms=run.now_ms)
     return replace(done, start_version=start_version, end_version=end_version)
 
 
@@ -133,7 +134,8 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
 def _totals(counts: DataFrame) -> list[Row]:
     """At most two rows an outcome."""
     return (
-        counts.groupBy("outcome", "is_directory")
+        counts
+        .groupBy("outcome", "is_directory")
         .agg(*measures({"paths": "sum(paths)", "bytes": "sum(bytes)", "attempt": "max(attempt)"}))
         .collect()
     )
@@ -192,6 +194,6 @@ def _raise_failed(plan: VacuumPlan, summary: DeletionSummary) -> None:
     if summary.failed:
         raise DeletionFailedError(
             plan.table,
-            f"{summary.failed} of {plan.files + plan.directories} planned paths could not be deleted",
+            f"{summary.failed} of {plan.paths} planned paths could not be deleted",
             f"see each in the ledger {summary.ledger}, mend the cause and run the deletion again",
         )

@@ -59,19 +59,14 @@ def build_maintenance_assets(
     They need one resource, ``maintenance``: a StageStore. ``get_asset_spec`` may change group,
     owners, tags and automation of each.
     """
-    assets = [
-        _asset(stage, table, key_prefix=key_prefix)
-        for stage in VACUUM_STAGES.values()
-    ]
+    assets = [_asset(stage, table, key_prefix=key_prefix) for stage in VACUUM_STAGES.values()]
     if get_asset_spec is None:
         return assets
     hook = get_asset_spec
     return [asset.map_asset_specs(lambda spec: hook(spec, table)) for asset in assets]
 
 
-def _asset(
-    stage: Stage, table: TableSettings, *, key_prefix: Sequence[str]
-) -> dg.AssetsDefinition:
+def _asset(stage: Stage, table: TableSettings, *, key_prefix: Sequence[str]) -> dg.AssetsDefinition:
     key = stage_key(table, stage.name, key_prefix)
     deps = [stage_key(table, name, key_prefix) for name in stage.deps]
     if not stage.deps:
@@ -95,22 +90,22 @@ def _asset(
     return decorate(_executing(stage, table))
 
 
-def _planning(stage: Stage, table: TableSettings, compute: Callable[[StageRun], StageResult]):  # noqa: ANN202
-    def planning(context: dg.AssetExecutionContext):  # noqa: ANN202
+def _planning(stage: Stage, table: TableSettings, compute: Callable[[StageRun], StageResult]):
+    def planning(context: dg.AssetExecutionContext):
         return _materialized(context, stage, table=table, compute=compute)
 
     return planning
 
 
-def _executing(stage: Stage, table: TableSettings):  # noqa: ANN202
+def _executing(stage: Stage, table: TableSettings):
     if table.vacuum.approval == "manual":
 
-        def approved(context: dg.AssetExecutionContext, config: ApprovedDeletion):  # noqa: ANN202
+        def approved(context: dg.AssetExecutionContext, config: ApprovedDeletion):
             return _materialized(context, stage, table=table, compute=_deletes(config))
 
         return approved
 
-    def automatic(context: dg.AssetExecutionContext, config: AutomaticDeletion):  # noqa: ANN202
+    def automatic(context: dg.AssetExecutionContext, config: AutomaticDeletion):
         return _materialized(context, stage, table=table, compute=_deletes(config))
 
     return automatic

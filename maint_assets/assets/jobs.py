@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
+from maint_assets.assets.factory import (
+    RESOURCE,
+    SpecHook,
+    build_maintenance_assets,
+    stage_key,
+)
 from maint_assets.assets.spark import spark_resource
 from maint_assets.assets.stages import VACUUM_STAGES
 from maint_assets.assets.store import StageStore
@@ -17,9 +23,6 @@ if TYPE_CHECKING:
 
     from maint_assets.config import Maintenance, TableSettings
 
-PLAN_JOB = "maintenance_plan"
-EXECUTE_JOB = "maintenance_execute"
-
 
 def build_maintenance_definitions(settings: Maintenance) -> dg.Definitions:
     """Everything that Dagster loads for a config: assets, jobs, schedules, one resource.
@@ -27,17 +30,30 @@ def build_maintenance_definitions(settings: Maintenance) -> dg.Definitions:
     ``maintenance_plan`` only plans. ``maintenance_execute`` also deletes, for the tables with
     ``approval: auto``. Schedules ship stopped.
     """
-    assets = [
-        asset
-        for table in settings.tables
-        for asset in build_maintenance_assets(table, key_prefix=settings.key_prefix)
-    ]
+    shared = {RESOURCE: stage_store(settings)}
+    return dg.Definitions.merge(
+        build_table_definitions(settings),
+        dg.Definitions(resources=shared, executor=dg.in_process_executor),
+    )
+
+
+def build_table_definitions(
+    settings: Maintenance, *, get_asset_spec: SpecHook | None = None
+) -> dg.Definitions:
+    """Assets, jobs and schedules of a config, to be merged into a project with other assets.
+
+    Neither executor nor resource: the project sets them. Jobs are named after the key prefix.
+    """
     return dg.Definitions(
-        assets=assets,
+        assets=[
+            asset
+            for table in settings.tables
+            for asset in build_maintenance_assets(
+                table, key_prefix=settings.key_prefix, get_asset_spec=get_asset_spec
+            )
+        ],
         jobs=_jobs(settings) if settings.tables else [],
         schedules=_schedules(settings),
-        resources={RESOURCE: stage_store(settings)},
-        executor=dg.in_process_executor,
     )
 
 
@@ -69,9 +85,9 @@ def _jobs(settings: Maintenance) -> list[dg.UnresolvedAssetJobDefinition]:  # py
             description=description,
         )
         for name, keys, description in (
-            (PLAN_JOB, planned_keys, "Plans every table; changes none."),
+            (_name(settings, "plan"), planned_keys, "Plans every table; changes none."),
             (
-                EXECUTE_JOB,
+                _name(settings, "execute"),
                 executed_keys,
                 "Plans every table, and deletes in those with approval: auto.",
             ),
@@ -85,15 +101,15 @@ def _schedules(settings: Maintenance) -> list[dg.ScheduleDefinition]:
         if table.schedule:
             by_cron[table.schedule].append(table)
     return [
-        _schedule(f"maintenance_{number}" if number else "maintenance", cron, tables, settings)
-        for number, (cron, tables) in enumerate(by_cron.items())
+        _schedule(_name(settings, *([str(n)] if n else [])), cron, tables, settings)
+        for n, (cron, tables) in enumerate(by_cron.items())
     ]
 
 
 def _schedule(  # noqa: PLR0917
     name: str, cron: str, tables: list[TableSettings], settings: Maintenance
 ) -> dg.ScheduleDefinition:
-    def requests(context: dg.ScheduleEvaluationContext):  # noqa: ANN202
+    def requests(context: dg.ScheduleEvaluationContext):
         for table in tables:
             yield dg.RunRequest(
                 run_key=f"{table.name}:{context.scheduled_execution_time.isoformat()}",
@@ -104,7 +120,12 @@ def _schedule(  # noqa: PLR0917
     return dg.ScheduleDefinition(
         name=name,
         cron_schedule=cron,
-        job_name=EXECUTE_JOB,
+        job_name=_name(settings, "execute"),
         execution_fn=requests,
         description="One run a table: " + ", ".join(table.name for table in tables),
     )
+
+
+def _name(settings: Maintenance, *what: str) -> str:
+    """A name that differs between sets of tables with different key prefixes."""
+    return re.sub(r"\W", "_", "_".join([*(settings.key_prefix or ("maintenance",)), *what]))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from maint_assets.config import Maintenance, TableSettings
 
+
 @dataclass(frozen=True, slots=True)
 class Launched:
     """A finished run: its id, its seconds by stage, and the error that ended it, if one did."""

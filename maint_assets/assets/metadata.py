@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PREVIEW_ROWS = 25
 
+_STEP = 1000
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _KINDS = {"bigint": "int", "string": "string", "boolean": "bool"}
 
@@ -28,8 +29,8 @@ _KINDS = {"bigint": "int", "string": "string", "boolean": "bool"}
 def human_bytes(size: float) -> str:
     """A size as people write it: ``14.5 KB``."""
     unit = 0
-    while size >= 1000 and unit < len(_UNITS) - 1:
-        size, unit = size / 1000, unit + 1
+    while size >= _STEP and unit < len(_UNITS) - 1:
+        size, unit = size / _STEP, unit + 1
     return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
@@ -47,7 +48,11 @@ def human_count(number: int, noun: str) -> str:
 
 
 def metadata(
-    result: StageResult, *, line: str, dataset: StageDataset, preview: dg.TableMetadataValue | None,
+    result: StageResult,
+    *,
+    line: str,
+    dataset: StageDataset,
+    preview: dg.TableMetadataValue | None,
     schema: T.StructType,
 ) -> dict[str, Any]:
     """The metadata of a materialisation: numbers of the summary plot over time in the UI."""

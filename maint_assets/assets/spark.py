@@ -119,7 +119,7 @@ def stage(spark: SparkSession, run_id: str, description: str) -> Iterator[None]:
         spark.removeTag(run_id)
 
 
-def _cancel_on_interrupt(spark: SparkSession, run_id: str):  # noqa: ANN202
+def _cancel_on_interrupt(spark: SparkSession, run_id: str):
     if threading.current_thread() is not threading.main_thread():
         return lambda: None
     previous = signal.getsignal(signal.SIGINT)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of a chain; ``order`` are the columns that a preview is sorted by, largest first."""
+    """One stage of a chain; ``order``: the columns that a preview is sorted by, largest first."""
 
     name: str
     deps: tuple[str, ...]
@@ -49,7 +49,8 @@ def _snapshot_line(seen: SnapshotSummary) -> str:
     return (
         f"**Version {seen.version}** of {human_time(seen.timestamp_ms)}: "
         f"{human_count(seen.live_files, 'live file')}, {human_bytes(seen.live_bytes)}, "
-        f"{human_count(seen.tombstones, 'tombstone')}, {human_count(seen.log_commits, 'commit')} in the log"
+        f"{human_count(seen.tombstones, 'tombstone')}, "
+        f"{human_count(seen.log_commits, 'commit')} in the log"
         + (f". Refused: {refused}" if refused else "")
     )
 
@@ -89,7 +90,11 @@ def _diff_line(planned: DiffSummary) -> str:
 def _deletion_line(done: DeletionSummary) -> str:
     rest = ", ".join(
         f"{count:,} {what}"
-        for what, count in (("missing", done.missing), ("failed", done.failed), ("skipped", done.skipped))
+        for what, count in (
+            ("missing", done.missing),
+            ("failed", done.failed),
+            ("skipped", done.skipped),
+        )
         if count
     )
     return (

@@ -109,7 +109,9 @@ class StageStore(dg.ConfigurableResource):
         materialization = event.asset_materialization if event else None
         if event is None or materialization is None or "dataset" not in materialization.metadata:
             raise StageMissingError(
-                "/".join(key.path[:-1]), f"stage {key.path[-1]} was never run", "run the chain first"
+                "/".join(key.path[:-1]),
+                f"stage {key.path[-1]} was never run",
+                "run the chain first",
             )
         path = str(materialization.metadata["dataset"].value)
         return event.run_id, StageDataset(Location.of(path))

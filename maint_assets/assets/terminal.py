@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from maint_assets.assets.store import StageStore
     from maint_assets.snapshot.summary import SnapshotSummary
 
-SHOWN_PATHS = 12
+SHOWN_PATHS = 8
 
 
 def show_plan(console: Console, report: VacuumReport, *, paths: bool = False) -> None:

@@ -94,7 +94,9 @@ def valid_files_stage(run: StageRun) -> StageResult:
     seen = run.summary("snapshot", SnapshotSummary)
     if seen.checksum not in {"agrees", "absent"}:
         raise ChecksumMismatchError(
-            seen.table, seen.checksum, "find out which is right; remove the .crc if it is the wrong one"
+            seen.table,
+            seen.checksum,
+            "find out which is right; remove the .crc if it is the wrong one",
         )
     if seen.refused.get("vacuum"):
         asked = run.table.vacuum.retention
@@ -130,7 +132,10 @@ def listing_stage(run: StageRun) -> StageResult:
     seconds = time.monotonic() - started
     found = {name: written.metrics[name] for name in listing_metrics()}
     summary = ListingSummary(
-        snapshot_run=run.run_of("snapshot"), **found, seconds=round(seconds, 3), files_per_second=round(written.rows / seconds, 1)
+        snapshot_run=run.run_of("snapshot"),
+        **found,
+        seconds=round(seconds, 3),
+        files_per_second=round(written.rows / seconds, 1),
     )
     return result(run, written, summary)
 
@@ -145,7 +150,7 @@ def diff_stage(run: StageRun) -> StageResult:
     with planned_for(run.spark, small=small):
         rows, missing = _planned_rows(run, cutoff_ms=seen.cutoff_ms or 0, small=small)
         written = run.output.write_rows(rows, diff_metrics())
-    plan = _plan(seen, found, written, dict(missing.get))
+    plan = _plan(seen, found, written=written, missing=dict(missing.get))
     records.log_planned(plan, dry_run=True)
     return result(run, written, _diff_summary(written, plan))
 
@@ -165,9 +170,7 @@ def asked_retention_ms(head: TableHead, settings: VacuumSettings) -> int:
     )
 
 
-def _planned_rows(
-    run: StageRun, *, cutoff_ms: int, small: bool
-) -> tuple[DataFrame, Observation]:
+def _planned_rows(run: StageRun, *, cutoff_ms: int, small: bool) -> tuple[DataFrame, Observation]:
     """The rows of the plan, and what evaluating them observes of missing files."""
 
     def sized(rows: DataFrame) -> DataFrame:
@@ -195,7 +198,7 @@ def _refuse_mixed_snapshots(run: StageRun, *made_from: str) -> None:
 
 
 def _plan(
-    seen: SnapshotSummary, found: ListingSummary, written: Written, missing: dict[str, Any]
+    seen: SnapshotSummary, found: ListingSummary, *, written: Written, missing: dict[str, Any]
 ) -> VacuumPlan:
     directories = written.metrics["kind_directory"]
     digest = hashlib.sha256(f"{seen.table_id}\n{written.digest}".encode()).hexdigest()[:32]

@@ -20,10 +20,13 @@ from maint_assets.storage.location import Location
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import pyarrow.parquet as pq
+
     from maint_assets.delta.actions import Action, Add, CommitInfo, DeletionVector, Remove
 
 _BATCH_ROWS = 16_384
 _ODD_PATH = r"%|:|\\|^/|//|(^|/)\.\.?(/|$)"
+_TIMES = {"add": "modificationTime", "remove": "deletionTimestamp"}
 _DV_FIELDS = ("storageType", "pathOrInlineDv", "offset")
 
 
@@ -50,13 +53,16 @@ def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The actions of all files named in the ``units`` column; a bad file is a marked error."""
     for batch in batches:
         for text in batch.column("units").to_pylist():
-            task = msgspec.json.decode(text, type=LogUnits)
-            location = Location.of(task.table)
-            for unit in task.units:
-                try:
-                    yield from _unit_rows(location, unit)
-                except MaintError as error:
-                    raise RuntimeError(error.marked()) from error
+            try:
+                yield from _task_rows(msgspec.json.decode(text, type=LogUnits))
+            except MaintError as error:
+                raise RuntimeError(error.marked()) from error
+
+
+def _task_rows(task: LogUnits) -> Iterator[pa.RecordBatch]:
+    location = Location(task.table, task.table)
+    for unit in task.units:
+        yield from _unit_rows(location, unit)
 
 
 def _unit_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
@@ -67,10 +73,14 @@ def _unit_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
         else:
             yield from _json_rows(location, unit)
     except FileNotFoundError as error:
-        raise LogGapError(location.uri, f"{name} vanished while it was read", "run again") from error
+        raise LogGapError(
+            location.uri, f"{name} vanished while it was read", "run again"
+        ) from error
     except (OSError, pa.ArrowException) as error:
         raise CorruptLogError(
-            location.uri, f"{name} cannot be read ({error})", "restore it from a backup or a replica"
+            location.uri,
+            f"{name} cannot be read ({error})",
+            "restore it from a backup or a replica",
         ) from error
 
 
@@ -122,7 +132,8 @@ def _append(rows: _Rows, action: Action, *, unit: LogUnit, root: TableRoot) -> N
     if action.remove is not None and unit.removes:
         _append_file(
             rows, action.remove, root,
-            ord_=unit.version * 2, version=version, deletion_ms=action.remove.deletion_timestamp or 0,
+            ord_=unit.version * 2, version=version,
+            deletion_ms=action.remove.deletion_timestamp or 0,
         )  # fmt: skip
 
 
@@ -156,37 +167,42 @@ def _commit_ms(info: CommitInfo | None, unit: LogUnit) -> int | None:
 
 def _checkpoint_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
     """Rows of a Parquet checkpoint or sidecar, by column, without a Python object a row."""
-    root = TableRoot.of(location.path)
+    wanted = [name for name, kept in (("add", unit.adds), ("remove", unit.removes)) if kept]
     with read.parquet(location, unit.path) as file:
-        for action, wanted in (("add", unit.adds), ("remove", unit.removes)):
-            if not wanted or action not in file.schema_arrow.names:
-                continue
-            time = "modificationTime" if action == "add" else "deletionTimestamp"
-            columns = [f"{action}.{name}" for name in ("path", "size", time)]
-            columns += [f"{action}.deletionVector.{name}" for name in _DV_FIELDS]
-            for batch in file.iter_batches(columns=columns, batch_size=_BATCH_ROWS * 4):
-                structs = batch.column(action).drop_null()
-                if len(structs):
-                    yield _columns(structs, action == "add", root=root, version=unit.version)
+        for action in wanted:
+            if action in file.schema_arrow.names:
+                yield from _action_rows(file, action, unit=unit, root=TableRoot.of(location.path))
+
+
+def _action_rows(
+    file: pq.ParquetFile, action: str, *, unit: LogUnit, root: TableRoot
+) -> Iterator[pa.RecordBatch]:
+    names = ("path", "size", _TIMES[action], *(f"deletionVector.{name}" for name in _DV_FIELDS))
+    columns = [f"{action}.{name}" for name in names]
+    for batch in file.iter_batches(columns=columns, batch_size=_BATCH_ROWS * 4):
+        structs = batch.column(action).drop_null()
+        if len(structs):
+            yield _columns(structs, action, root=root, version=unit.version)
 
 
 def _columns(
-    structs: pa.StructArray, is_add: bool, *, root: TableRoot, version: int  # noqa: FBT001
+    structs: pa.StructArray, action: str, *, root: TableRoot, version: int
 ) -> pa.RecordBatch:
     rows = len(structs)
     raw = _field(structs, "path", pa.string())
-    time = _field(structs, "modificationTime" if is_add else "deletionTimestamp", pa.int64())
+    time = _field(structs, _TIMES[action], pa.int64())
+    is_add = action == "add"
     path, key, inside = _paths(raw, root)
     dv_id, dv_path = _deletion_vectors(structs, root)
     nothing = pa.nulls(rows, pa.int64())
     values = {
-        "is_commit": _constant(False, rows),
+        "is_commit": _constant(rows, value=False),
         "log_key": key,
         "dv_id": dv_id,
         "path": path,
         "inside": inside,
         "dv_path": dv_path,
-        "ord": _constant(version * 2 + is_add, rows),
+        "ord": _constant(rows, value=version * 2 + is_add),
         "version": nothing,
         "size": _field(structs, "size", pa.int64()),
         "modified_ms": time if is_add else nothing,
@@ -201,13 +217,13 @@ def _paths(raw: pa.Array, root: TableRoot) -> tuple[pa.Array, pa.Array, pa.Array
     """Decoded path, replay key and whether inside; plain paths are all three at once."""
     odd = pc.match_substring_regex(raw, _ODD_PATH)
     if not pc.any(odd).as_py():
-        return raw, raw, _constant(True, len(raw))
+        return raw, raw, _constant(len(raw), value=True)
     spelled = pc.filter(raw, odd).to_pylist()
     found = [relative(text, root) for text in spelled]
     path = pc.replace_with_mask(raw, odd, pa.array(found, pa.string()))
     key = pc.replace_with_mask(raw, odd, pa.array(map(canonical_key, spelled), pa.string()))
     within = pa.array([not is_outside(text) for text in found], pa.bool_())
-    return path, key, pc.replace_with_mask(_constant(True, len(raw)), odd, within)
+    return path, key, pc.replace_with_mask(_constant(len(raw), value=True), odd, within)
 
 
 def _deletion_vectors(structs: pa.StructArray, root: TableRoot) -> tuple[pa.Array, pa.Array]:
@@ -215,7 +231,7 @@ def _deletion_vectors(structs: pa.StructArray, root: TableRoot) -> tuple[pa.Arra
     rows = len(structs)
     dv = _field(structs, "deletionVector", None)
     if dv.null_count == rows:
-        return _constant("", rows), pa.nulls(rows, pa.string())
+        return _constant(rows, value=""), pa.nulls(rows, pa.string())
     kind, where = _field(dv, "storageType", pa.string()), _field(dv, "pathOrInlineDv", pa.string())
     offset = _field(dv, "offset", pa.int64())
     at = pc.fill_null(pc.binary_join_element_wise("@", pc.cast(offset, pa.string()), ""), "")
@@ -240,5 +256,5 @@ def _field(structs: pa.Array, name: str, kind: pa.DataType | None) -> pa.Array:
     return found if kind is None else pc.cast(found, kind)
 
 
-def _constant(value: object, rows: int) -> pa.Array:
+def _constant(rows: int, *, value: object) -> pa.Array:
     return pa.repeat(pa.scalar(value), rows)

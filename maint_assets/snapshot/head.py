@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -27,7 +27,11 @@ from maint_assets.storage import read
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import pyarrow.parquet as pq
+
     from maint_assets.storage.location import Location
+
+Value = TypeVar("Value")
 
 logger = logging.getLogger(__name__)
 
@@ -170,15 +174,19 @@ def _checkpoint_head(
     for entry in () if segment.checkpoint is None else segment.checkpoint.entries:
         for row in _head_rows(location, entry):
             if row.get("protocol"):
-                head.protocol = _converted(row["protocol"], Protocol, location, entry)
+                head.protocol = _converted(
+                    row["protocol"], Protocol, table=location.uri, file=entry.file.name
+                )
             if row.get("metaData"):
-                head.metadata = _converted(row["metaData"], Metadata, location, entry)
+                head.metadata = _converted(
+                    row["metaData"], Metadata, table=location.uri, file=entry.file.name
+                )
             if row.get("sidecar"):
                 sidecars.append(_sidecar(row["sidecar"], location, entry))
     return head, tuple(sidecars)
 
 
-def _head_rows(location: Location, entry: LogEntry) -> Iterator[dict[str, object]]:
+def _head_rows(location: Location, entry: LogEntry) -> Iterator[dict[str, Any]]:
     """The non-file actions of one checkpoint file as log-shaped dictionaries."""
     if entry.file.kind is LogFileKind.CHECKPOINT_V2 and entry.file.name.endswith(".json"):
         for line in _lines(location, entry):
@@ -188,35 +196,43 @@ def _head_rows(location: Location, entry: LogEntry) -> Iterator[dict[str, object
         return
     try:
         with read.parquet(location, entry.path) as file:
-            wanted = [name for name in _HEAD_COLUMNS if name in file.schema_arrow.names]
-            for batch in file.iter_batches(columns=wanted, batch_size=65_536):
-                for name in wanted:
-                    column = batch.column(name)
-                    if column.null_count < len(column):
-                        yield from ({name: v} for v in column.drop_null().to_pylist(maps_as_pydicts="strict"))
+            yield from _parquet_head_rows(file)
     except (OSError, pa.ArrowException, EOFError) as error:
         raise CorruptLogError(
-            location.uri, f"checkpoint {entry.file.name} cannot be read ({_first_line(error)})", _RESTORE
+            location.uri,
+            f"checkpoint {entry.file.name} cannot be read ({_first_line(error)})",
+            _RESTORE,
         ) from error
 
 
-def _converted(row: object, kind: type, location: Location, entry: LogEntry):  # noqa: ANN202
+def _parquet_head_rows(file: pq.ParquetFile) -> Iterator[dict[str, Any]]:
+    wanted = [name for name in _HEAD_COLUMNS if name in file.schema_arrow.names]
+    for batch in file.iter_batches(columns=wanted, batch_size=65_536):
+        for name in wanted:
+            rows = batch.column(name).drop_null()
+            yield from ({name: row} for row in rows.to_pylist(maps_as_pydicts="strict"))
+
+
+def _converted(row: Any, kind: type[Value], *, table: str, file: str) -> Value:
+    """A checkpoint's row as a value of the log; nulls are fields that are not there."""
     if isinstance(row, kind):
         return row
     try:
-        return msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)  # type: ignore[attr-defined]
+        return msgspec.convert({name: v for name, v in row.items() if v is not None}, kind)
     except msgspec.ValidationError as error:
         raise CorruptLogError(
-            location.uri, f"checkpoint {entry.file.name} is not valid ({error})", _RESTORE
+            table, f"checkpoint {file} is not valid ({error})", _RESTORE
         ) from error
 
 
-def _sidecar(row: object, location: Location, entry: LogEntry) -> SidecarFile:
+def _sidecar(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
     values = row if isinstance(row, dict) else msgspec.to_builtins(row)
     path = f"{SIDECARS}/{decoded(values['path'])}"
     found = read.size_and_mtime(location, path)
     if found is None or found[0] != values["sizeInBytes"]:
-        what = "is missing" if found is None else f"has {found[0]} bytes, not {values['sizeInBytes']}"
+        what = (
+            "is missing" if found is None else f"has {found[0]} bytes, not {values['sizeInBytes']}"
+        )
         raise LogGapError(
             location.uri, f"sidecar {values['path']} of {entry.file.name} {what}", _RESTORE
         )
@@ -230,7 +246,9 @@ def _timestamp_ms(location: Location, segment: LogSegment, properties: TableProp
         return by_file
     entry = (segment.commits or segment.history)[-1]
     first = next(_lines(location, entry), b"")
-    info = parse_action(first, table=location.uri, file=entry.file.name).commitInfo if first else None
+    info = (
+        parse_action(first, table=location.uri, file=entry.file.name).commitInfo if first else None
+    )
     if info is None or info.in_commit_timestamp is None:
         raise CorruptLogError(
             location.uri,

@@ -63,6 +63,8 @@ class NewerCommits:
             yield relative(file.path, self._root)
             yield from spellings(file.path, self._root)
             dv = getattr(file, "deletion_vector", None)
-            where = None if dv is None else file_path(dv.storage_type, dv.path_or_inline_dv, self._root)
+            where = (
+                None if dv is None else file_path(dv.storage_type, dv.path_or_inline_dv, self._root)
+            )
             if where is not None:
                 yield where

@@ -46,7 +46,9 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int) -> DataF
     tail = [unit for unit in commits if unit.version > base]
     removes = [msgspec.structs.replace(unit, adds=False) for unit in checkpoint]
     adds = [msgspec.structs.replace(unit, removes=False) for unit in checkpoint]
-    winners = _read(spark, head, (*commits, *removes), tasks=parallelism).transform(newest_actions, base + 1)
+    winners = _read(spark, head, (*commits, *removes), tasks=parallelism).transform(
+        newest_actions, base + 1
+    )
     if not adds:
         return winners.transform(state)
     streamed = _read(spark, head, adds, tasks=parallelism)
@@ -65,7 +67,10 @@ def newest_actions(actions: DataFrame, adds_from: int) -> DataFrame:
     The checkpoint alone says which of those are still live.
     """
     newest = actions.groupBy(*_KEY).agg(
-        *(F.max(name).alias(name) for name in ("ord", "version", "size", "modified_ms", "deletion_ms", "commit_ms"))
+        *(
+            F.max(name).alias(name)
+            for name in ("ord", "version", "size", "modified_ms", "deletion_ms", "commit_ms")
+        )
     )
     superseded = (F.col("ord") % 2 == 1) & (F.col("ord") < 2 * adds_from)
     return newest.where(F.col("is_commit") | ~superseded)
@@ -75,9 +80,10 @@ def state(actions: DataFrame) -> DataFrame:
     """Actions in the shape of the snapshot."""
     is_add = F.col("ord") % 2 == 1
     action = F.when(F.col("is_commit"), "commit").when(is_add, "add").otherwise("remove")
-    return actions.withColumns(
-        {"action": action, "log_path": F.when(~F.col("is_commit"), F.col("log_key"))}
-    ).select(*SNAPSHOT_SCHEMA.names)
+    return actions.withColumns({
+        "action": action,
+        "log_path": F.when(~F.col("is_commit"), F.col("log_key")),
+    }).select(*SNAPSHOT_SCHEMA.names)
 
 
 def _commit_units(head: TableHead) -> tuple[LogUnit, ...]:
@@ -109,7 +115,9 @@ def _checkpoint_units(head: TableHead) -> tuple[LogUnit, ...]:
 def _read(
     spark: SparkSession, head: TableHead, units: Iterable[LogUnit], *, tasks: int
 ) -> DataFrame:
-    packed = [LogUnits(table=head.location.path, units=list(part)) for part in _packed(units, tasks)]
+    packed = [
+        LogUnits(table=head.location.path, units=list(part)) for part in _packed(units, tasks)
+    ]
     rows = [(msgspec.json.encode(part).decode(),) for part in packed]
     return spark.createDataFrame(rows, "units string").mapInArrow(read_units, ACTION_SCHEMA)
 

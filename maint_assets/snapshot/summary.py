@@ -11,6 +11,7 @@ from maint_assets.delta.features import (
     unsupported,
     writer_feature_names,
 )
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

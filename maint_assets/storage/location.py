@@ -38,7 +38,9 @@ class Location:
             plain = unquote(_without_authority(uri[len(match[0]) :]))
         else:
             raise UnsupportedLocationError(
-                uri, f"tables on {match[1]}: are not maintained yet", "give a local path or file: URI"
+                uri,
+                f"tables on {match[1]}: are not maintained yet",
+                "give a local path or file: URI",
             )
         if not plain:
             raise UnsupportedLocationError(uri, "the location is empty", "give a path")

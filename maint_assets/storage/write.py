@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pathlib
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -41,7 +42,7 @@ def delete_file(location: Location, path: str) -> Deletion:
     """The outcome of deleting one file, looked at again afterwards; never a directory."""
     target = f"{location.path}/{path}"
     try:
-        os.unlink(target)
+        pathlib.Path(target).unlink()
     except FileNotFoundError:
         return Deletion("missing")
     except OSError as error:
@@ -55,7 +56,7 @@ def delete_directory(location: Location, path: str) -> Deletion:
     """The outcome of deleting one empty directory; one that is not empty is skipped."""
     target = f"{location.path}/{path}"
     try:
-        os.rmdir(target)
+        pathlib.Path(target).rmdir()
     except FileNotFoundError:
         return Deletion("missing")
     except OSError as error:

@@ -1,12 +1,13 @@
 """The deletion of a plan: planned paths only, each with its outcome, recorded batch by batch.
 
-The driver checks the plan once more, executors delete. Before each batch an executor reads the commits that came since the plan and skips every path they name.
+The driver checks the plan once more, executors delete. Before each batch an executor reads the
+commits that came since the plan and skips every path that they name.
 """
 
 from __future__ import annotations
 
 import io
-import os
+import pathlib
 import uuid
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from maint_assets.errors import (
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, contiguous_after, log_files
 from maint_assets.snapshot.newer import NewerCommits
+from maint_assets.snapshot.schemas import arrow_schema, column
 from maint_assets.storage import read, write
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.plan import refuse_stale
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.pandas._typing import ArrowMapIterFunction as ArrowFunction
 
     from maint_assets.snapshot.head import TableHead
     from maint_assets.vacuum.plan import Limits, VacuumPlan
@@ -49,30 +52,23 @@ SMALL_PLAN = 2_000
 
 MAX_CLOCK_SKEW_MS = 5 * 60_000
 
-DELETION_SCHEMA = T.StructType(
-    [
-        T.StructField("path", T.StringType(), False, {"comment": "relative to the table root, decoded"}),
-        T.StructField("kind", T.StringType(), False, {"comment": "as planned"}),
-        T.StructField("size", T.LongType(), False, {"comment": "bytes"}),
-        T.StructField("modified_ms", T.LongType(), False, {"comment": "last modification, ms"}),
-        T.StructField("removed_in_version", T.LongType(), True, {"comment": "commit that removed it"}),
-        T.StructField("removed_by", T.StringType(), True, {"comment": "operation of that commit"}),
-        T.StructField("removed_ms", T.LongType(), True, {"comment": "time of that commit, ms"}),
-        T.StructField("outcome", T.StringType(), False, {"comment": "deleted, missing, failed or skipped"}),
-        T.StructField("error", T.StringType(), True, {"comment": "why it failed or was skipped"}),
-        T.StructField("batch", T.StringType(), False, {"comment": "id of the batch that recorded it"}),
-    ]
-)
+DELETION_SCHEMA = T.StructType([
+    column("path", "string", "relative to the table root, decoded"),
+    column("kind", "string", "as planned"),
+    column("size", "bigint", "bytes"),
+    column("modified_ms", "bigint", "last modification, ms"),
+    column("removed_in_version", "bigint", "commit that removed it", nullable=True),
+    column("removed_by", "string", "operation of that commit", nullable=True),
+    column("removed_ms", "bigint", "time of that commit, ms", nullable=True),
+    column("outcome", "string", "deleted, missing, failed or skipped"),
+    column("error", "string", "why it failed or was skipped", nullable=True),
+    column("batch", "string", "id of the batch that recorded it"),
+])
 
 OUTCOMES = ("deleted", "missing", "failed", "skipped")
 
 _CHUNK_SCHEMA = "outcome string, is_directory boolean, paths long, bytes long, attempt int"
-_LEDGER_ARROW = pa.schema(
-    [
-        (field.name, pa.int64() if isinstance(field.dataType, T.LongType) else pa.string())
-        for field in DELETION_SCHEMA
-    ]
-)
+_LEDGER_ARROW = arrow_schema(DELETION_SCHEMA)
 
 
 class Act(msgspec.Struct, frozen=True):
@@ -94,7 +90,9 @@ def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
     head = table_head(location)
     if head.metadata.id != plan.table_id:
         raise StalePlanError(
-            plan.table, f"is table {head.metadata.id} now, planned was {plan.table_id}", "plan again"
+            plan.table,
+            f"is table {head.metadata.id} now, planned was {plan.table_id}",
+            "plan again",
         )
     if head.version < plan.version:
         raise StalePlanError(
@@ -173,7 +171,7 @@ def recorded(ledger_rows: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def _deletes(act: Act):  # noqa: ANN202
+def _deletes(act: Act) -> ArrowFunction:
     """The function that deletes the planned rows of one partition, batch by batch."""
     text = msgspec.json.encode(act)
 
@@ -217,15 +215,13 @@ class _Task:
         sizes: dict[tuple[str, bool], list[int]] = defaultdict(list)
         for row in rows:
             sizes[row["outcome"], row["kind"] == "directory"].append(row["size"])
-        return pa.RecordBatch.from_pydict(
-            {
-                "outcome": pa.array([outcome for outcome, _ in sizes], pa.string()),
-                "is_directory": pa.array([is_directory for _, is_directory in sizes], pa.bool_()),
-                "paths": pa.array([len(each) for each in sizes.values()], pa.int64()),
-                "bytes": pa.array([sum(each) for each in sizes.values()], pa.int64()),
-                "attempt": pa.array([self.attempt] * len(sizes), pa.int32()),
-            }
-        )
+        return pa.RecordBatch.from_pydict({
+            "outcome": pa.array([outcome for outcome, _ in sizes], pa.string()),
+            "is_directory": pa.array([is_directory for _, is_directory in sizes], pa.bool_()),
+            "paths": pa.array([len(each) for each in sizes.values()], pa.int64()),
+            "bytes": pa.array([sum(each) for each in sizes.values()], pa.int64()),
+            "attempt": pa.array([self.attempt] * len(sizes), pa.int32()),
+        })
 
     def _skipped(self, row: dict[str, Any], closed: dict[str, str | None]) -> write.Deletion | None:
         """Why a planned path must not be touched now, or None."""
@@ -262,7 +258,7 @@ class _Task:
 
 def _closed(location: Location, directory: str) -> str | None:
     """Why nothing in a directory may be touched: it is a link or another table now."""
-    if os.path.islink(f"{location.path}/{directory}"):
+    if pathlib.Path(f"{location.path}/{directory}").is_symlink():
         return "below a symbolic link"
     if read.exists(location, f"{directory}/{LOG}"):
         return "inside another Delta table"

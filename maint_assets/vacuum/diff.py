@@ -7,20 +7,25 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from maint_assets.snapshot.schemas import column
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-DIFF_SCHEMA = T.StructType(
-    [
-        T.StructField("path", T.StringType(), False, {"comment": "relative to the table root, decoded"}),
-        T.StructField("kind", T.StringType(), False, {"comment": "orphan, removed, dv, cdc, index or directory"}),
-        T.StructField("size", T.LongType(), False, {"comment": "bytes, 0 for directories"}),
-        T.StructField("modified_ms", T.LongType(), False, {"comment": "last modification, ms"}),
-        T.StructField("removed_in_version", T.LongType(), True, {"comment": "commit that removed it, where the log still knows"}),
-        T.StructField("removed_by", T.StringType(), True, {"comment": "operation of that commit"}),
-        T.StructField("removed_ms", T.LongType(), True, {"comment": "time of that commit, or of the tombstone, ms"}),
-    ]
-)
+DIFF_SCHEMA = T.StructType([
+    column("path", "string", "relative to the table root, decoded"),
+    column("kind", "string", "orphan, removed, dv, cdc, index or directory"),
+    column("size", "bigint", "bytes, 0 for directories"),
+    column("modified_ms", "bigint", "last modification, ms"),
+    column(
+        "removed_in_version",
+        "bigint",
+        "commit that removed it, where the log still knows",
+        nullable=True,
+    ),
+    column("removed_by", "string", "operation of that commit", nullable=True),
+    column("removed_ms", "bigint", "time of that commit, or of the tombstone, ms", nullable=True),
+])
 
 KINDS = ("orphan", "removed", "dv", "cdc", "index", "directory")
 
@@ -48,7 +53,7 @@ def judged(
     )  # fmt: skip
     blank = _blank(size="long", modified_ms="long", is_dir="boolean", hidden="boolean")
     valid = valid_files.select(
-        "path", *blank, F.lit(True).alias("valid"), F.col("reason").startswith("active").alias("active"),
+        "path", *blank, F.expr("true as valid"), F.expr("reason like 'active%' as active"),
         *_blank(removed_in_version="long", removed_ms="long"),
     )  # fmt: skip
     dead = [
@@ -61,7 +66,16 @@ def judged(
     every = listed.unionByName(valid).unionByName(dead[0]).unionByName(dead[1])
     if one_task:
         every = every.coalesce(1)
-    names = ("size", "modified_ms", "is_dir", "hidden", "valid", "active", "removed_in_version", "removed_ms")
+    names = (
+        "size",
+        "modified_ms",
+        "is_dir",
+        "hidden",
+        "valid",
+        "active",
+        "removed_in_version",
+        "removed_ms",
+    )
     return every.groupBy("path").agg(*(F.max(name).alias(name) for name in names))
 
 
@@ -98,7 +112,8 @@ def kind() -> Column:
     """What a candidate is: by its name, else by whether the log remembers its removal."""
     path = F.col("path")
     return (
-        F.when(path.rlike(_DV_NAME), "dv")
+        F
+        .when(path.rlike(_DV_NAME), "dv")
         .when(path.rlike(r"(^|/)_change_data"), "cdc")
         .when(path.rlike(r"(^|/)_delta_index"), "index")
         .when(F.col("removed_ms").isNotNull(), "removed")
@@ -118,9 +133,7 @@ def with_commit(candidates: DataFrame, commits: DataFrame) -> DataFrame:
     return joined.withColumn("removed_ms", when)
 
 
-def emptied_directories(
-    listing: DataFrame, valid_files: DataFrame, *, cutoff_ms: int
-) -> DataFrame:
+def emptied_directories(listing: DataFrame, valid_files: DataFrame, *, cutoff_ms: int) -> DataFrame:
     """Old visible directories beneath which nothing remains once the plan is executed.
 
     What remains: valid paths, whether found or not, hidden and recent entries.
@@ -131,17 +144,16 @@ def emptied_directories(
     kept = parents.distinct().select(F.explode(ancestors("parent")).alias("path"))
     kept = kept.union(recent.select("path")).distinct()
     return (
-        listing.transform(expired, cutoff_ms)
+        listing
+        .transform(expired, cutoff_ms)
         .where("is_dir")
         .join(kept, on="path", how="left_anti")
-        .withColumns(
-            {
-                "kind": F.lit("directory"),
-                "removed_in_version": F.lit(None).cast("long"),
-                "removed_by": F.lit(None).cast("string"),
-                "removed_ms": F.lit(None).cast("long"),
-            }
-        )
+        .withColumns({
+            "kind": F.lit("directory"),
+            "removed_in_version": F.lit(None).cast("long"),
+            "removed_by": F.lit(None).cast("string"),
+            "removed_ms": F.lit(None).cast("long"),
+        })
     )
 
 

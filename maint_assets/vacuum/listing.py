@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from maint_assets.delta.names import is_hidden
+from maint_assets.snapshot.schemas import arrow_schema, column
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
 
@@ -23,18 +24,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.pandas._typing import ArrowMapIterFunction as ArrowFunction
 
-LISTING_SCHEMA = T.StructType(
-    [
-        T.StructField("path", T.StringType(), False, {"comment": "relative to the table root, decoded"}),
-        T.StructField("parent", T.StringType(), False, {"comment": "directory of the path, empty for the root"}),
-        T.StructField("size", T.LongType(), False, {"comment": "bytes, 0 for directories"}),
-        T.StructField("modified_ms", T.LongType(), False, {"comment": "last modification, ms"}),
-        T.StructField("is_dir", T.BooleanType(), False),
-        T.StructField("hidden", T.BooleanType(), False, {"comment": "never a candidate and never entered"}),
-        T.StructField("nested_table", T.BooleanType(), False, {"comment": "root of another Delta table, not entered"}),
-    ]
-)
+LISTING_SCHEMA = T.StructType([
+    column("path", "string", "relative to the table root, decoded"),
+    column("parent", "string", "directory of the path, empty for the root"),
+    column("size", "bigint", "bytes, 0 for directories"),
+    column("modified_ms", "bigint", "last modification, ms"),
+    column("is_dir", "boolean"),
+    column("hidden", "boolean", "never a candidate and never entered"),
+    column("nested_table", "boolean", "root of another Delta table, not entered"),
+])
 
 SMALL_ENTRIES = 4_000
 """Up to this many entries one task lists the whole tree."""
@@ -44,17 +44,7 @@ SLICE_ENTRIES = 25_000
 
 _BATCH_ROWS = 8_192
 _DIRECTORY_SCHEMA = "directory string, entries long"
-_ARROW = pa.schema(
-    [
-        ("path", pa.string()),
-        ("parent", pa.string()),
-        ("size", pa.int64()),
-        ("modified_ms", pa.int64()),
-        ("is_dir", pa.bool_()),
-        ("hidden", pa.bool_()),
-        ("nested_table", pa.bool_()),
-    ]
-)
+_ARROW = arrow_schema(LISTING_SCHEMA)
 
 
 class Walk(msgspec.Struct, frozen=True):
@@ -125,19 +115,19 @@ def _sliced(counted: DataFrame, parallelism: int) -> DataFrame:
     )
 
 
-def _children(walk: Walk):  # noqa: ANN202
+def _children(walk: Walk) -> ArrowFunction:
     """The root itself and, uncounted (-1), the directories directly in it."""
 
     def children(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            names = [e for e in read.directory(walk.location, "")]
+            names = list(read.directory(walk.location, ""))
             below = [e.name for e in names if walk.enters("", e)]
             yield _directories([("", len(names)), *((name, -1) for name in below)])
 
     return children
 
 
-def _counted(walk: Walk):  # noqa: ANN202
+def _counted(walk: Walk) -> ArrowFunction:
     """Every directory at or below the given ones with the number of its entries."""
 
     def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -175,41 +165,50 @@ def _directories(rows: list[tuple[str, int]]) -> pa.RecordBatch:
     )
 
 
-def _tree_rows(walk: Walk):  # noqa: ANN202
+def _tree_rows(walk: Walk) -> ArrowFunction:
     """Rows of everything below the root, in one task."""
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            pending, out = [""], _Rows(walk)
-            while pending:
-                directory = pending.pop()
-                for entry in read.directory(walk.location, directory):
-                    out.append(directory, entry)
-                    if walk.enters(directory, entry):
-                        pending.append(_join(directory, entry.name))
-                    if out.full:
-                        yield out.batch()
-            yield out.batch()
+            yield from _batched(walk, _tree(walk))
 
     return rows
 
 
-def _slice_rows(walk: Walk):  # noqa: ANN202
+def _tree(walk: Walk) -> Iterator[tuple[str, read.Entry]]:
+    pending = [""]
+    while pending:
+        directory = pending.pop()
+        for entry in read.directory(walk.location, directory):
+            yield directory, entry
+            if walk.enters(directory, entry):
+                pending.append(_join(directory, entry.name))
+
+
+def _slice_rows(walk: Walk) -> ArrowFunction:
     """Rows of the entries of each slice, directories not entered."""
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        out = _Rows(walk)
         for batch in batches:
             for row in batch.to_pylist():
-                for entry in read.directory(walk.location, row["directory"]):
-                    if row["slices"] > 1 and not _is_in(entry.name, row):
-                        continue
-                    out.append(row["directory"], entry)
-                    if out.full:
-                        yield out.batch()
-        yield out.batch()
+                yield from _batched(walk, _slice(walk, row))
 
     return rows
+
+
+def _slice(walk: Walk, row: dict[str, Any]) -> Iterator[tuple[str, read.Entry]]:
+    for entry in read.directory(walk.location, row["directory"]):
+        if row["slices"] == 1 or _is_in(entry.name, row):
+            yield row["directory"], entry
+
+
+def _batched(walk: Walk, entries: Iterable[tuple[str, read.Entry]]) -> Iterator[pa.RecordBatch]:
+    out = _Rows(walk)
+    for directory, entry in entries:
+        out.append(directory, entry)
+        if out.full:
+            yield out.batch()
+    yield out.batch()
 
 
 def _is_in(name: str, row: dict[str, int]) -> bool:

@@ -44,6 +44,11 @@ class VacuumPlan:
     missing_example: str | None
 
     @property
+    def paths(self) -> int:
+        """The planned files and directories."""
+        return self.files + self.directories
+
+    @property
     def share(self) -> float:
         """The planned bytes as a share of all bytes found under the table root."""
         return self.bytes / self.table_bytes if self.table_bytes else 0.0

@@ -30,7 +30,9 @@ def start(head: TableHead, plan: VacuumPlan, *, now_ms: Callable[[], int]) -> in
         parameters["specifiedRetentionMillis"] = plan.retention_ms
     planned = plan.files + plan.directories
     metrics = {"numFilesToDelete": str(planned), "sizeOfDataToDelete": str(plan.bytes)}
-    return commit_record(head, "VACUUM START", parameters=parameters, metrics=metrics, now_ms=now_ms)
+    return commit_record(
+        head, "VACUUM START", parameters=parameters, metrics=metrics, now_ms=now_ms
+    )
 
 
 def end(plan: VacuumPlan, done: Deleted | None, *, now_ms: Callable[[], int]) -> int:

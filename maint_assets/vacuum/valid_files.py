@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from maint_assets.snapshot.schemas import column
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-VALID_FILES_SCHEMA = T.StructType(
-    [
-        T.StructField("path", T.StringType(), False, {"comment": "relative to the table root, decoded"}),
-        T.StructField("reason", T.StringType(), False, {"comment": "active, tombstone, active_dv, tombstone_dv, or spelling: as the log writes the path"}),
-        T.StructField("size", T.LongType(), True, {"comment": "bytes of a data file, by the log"}),
-        T.StructField("deletion_ms", T.LongType(), True, {"comment": "time of the remove of a tombstone, ms"}),
-    ]
-)
+VALID_FILES_SCHEMA = T.StructType([
+    column("path", "string", "relative to the table root, decoded"),
+    column(
+        "reason",
+        "string",
+        "active, tombstone, active_dv, tombstone_dv, or spelling: as the log writes the path",
+    ),
+    column("size", "bigint", "bytes of a data file, by the log", nullable=True),
+    column("deletion_ms", "bigint", "time of the remove of a tombstone, ms", nullable=True),
+])
 
 REASONS = ("active", "tombstone", "active_dv", "tombstone_dv", "spelling")
 
@@ -35,8 +39,11 @@ def valid_files(snapshot: DataFrame, *, cutoff_ms: int) -> DataFrame:
         _named("log_path", "spelling", "spelling", inside=F.col("inside") & _spelled_otherwise()),
     )
     named = kept.select(F.explode(reasons).alias("named"), "deletion_ms")
-    return named.where("named is not null").select("named.*", "deletion_ms").select(
-        *VALID_FILES_SCHEMA.names
+    return (
+        named
+        .where("named is not null")
+        .select("named.*", "deletion_ms")
+        .select(*VALID_FILES_SCHEMA.names)
     )
 
 

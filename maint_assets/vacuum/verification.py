@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.pandas._typing import ArrowMapIterFunction as ArrowFunction
 
 
 def missing_files(valid_files: DataFrame, *, table: str) -> DataFrame:
-    """The paths among active valid files that are not there, each once a reason; column ``path``."""
+    """The active paths that are not there, each once a reason; column ``path``."""
     active = valid_files.where("reason in ('active', 'active_dv')").select("path")
     return active.mapInArrow(_missing(table), "path string")
 
 
-def _missing(table: str):  # noqa: ANN202
+def _missing(table: str) -> ArrowFunction:
     def missing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         location = Location(table, table)
         for batch in batches:

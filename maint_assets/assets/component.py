@@ -1,0 +1,63 @@
+"""The chain as a Dagster component: the keys of ``maintenance.yaml`` in a ``defs.yaml``."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Optional
+
+import dagster as dg
+from pydantic import BaseModel, ConfigDict
+
+from maint_assets import config
+from maint_assets.assets.jobs import build_table_definitions
+from maint_assets.config import TableSettings, VacuumSettings
+
+
+class TableDefaults(BaseModel):
+    """What holds for each table that does not say otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    depends_on: tuple[str, ...] = ()
+    vacuum: VacuumSettings = VacuumSettings()
+    schedule: Optional[str] = None  # noqa: UP045 - Dagster reads it on Python 3.10
+    owners: tuple[str, ...] = ()
+
+
+def _rendered(context: dg.ResolutionContext, model: Any) -> Any:
+    """A model with its templates rendered; keys that were not given stay so."""
+    return type(model)(**context.resolve_value(model.model_dump(exclude_unset=True)))
+
+
+def _rendered_tables(context: dg.ResolutionContext, tables: Sequence[Any]) -> list[Any]:
+    return [_rendered(context, table) for table in tables]
+
+
+class DeltaMaintenanceComponent(dg.Component, dg.Resolvable, dg.Model):
+    """Maintenance chains of Delta tables, each hung off the assets in ``depends_on``.
+
+    The project supplies the resource ``maintenance``, a ``maint_assets.StageStore``: where plans
+    and ledgers are kept, and how Spark is started. Relative paths are relative to ``defs.yaml``.
+    """
+
+    tables: Annotated[
+        Sequence[TableSettings],
+        dg.Resolver(_rendered_tables, model_field_type=Sequence[TableSettings]),
+    ]
+    defaults: Annotated[TableDefaults, dg.Resolver(_rendered, model_field_type=TableDefaults)] = (
+        TableDefaults()
+    )
+    key_prefix: Sequence[str] = ("maintenance",)
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Assets, jobs and schedules of the tables, without executor and resources."""
+        values = {
+            "defaults": self.defaults.model_dump(exclude_unset=True),
+            "tables": [table.model_dump(exclude_unset=True) for table in self.tables],
+            "key_prefix": self.key_prefix,
+        }
+        settings = config.Maintenance.model_validate(config.with_defaults(values))
+        settings = config.resolved(settings, context.path, source=str(context.path))
+        return build_table_definitions(settings, get_asset_spec=self.get_asset_spec)
+
+    def get_asset_spec(self, spec: dg.AssetSpec, table: TableSettings) -> dg.AssetSpec:  # noqa: ARG002, PLR6301
+        """The spec of a stage; a subclass may change group, owners, tags and automation."""
+        return spec

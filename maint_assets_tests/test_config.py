@@ -1,0 +1,222 @@
+"""The config file: what it may say, and how it says no."""
+
+import textwrap
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from maint_assets import config
+from maint_assets.errors import ConfigError
+
+
+def parsed(text: str, base: Path = Path("/lake")) -> config.Maintenance:
+    return config.parse(textwrap.dedent(text), source="m.yaml", base=base)
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        parsed(text)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7 days", timedelta(days=7)),
+        ("168 hours", timedelta(hours=168)),
+        ("1 day 12 hours", timedelta(days=1, hours=12)),
+        ("0 hours", timedelta(0)),
+        ("1.5 hours", timedelta(minutes=90)),
+        ("2 weeks", timedelta(days=14)),
+        ("  7   DAYS ", timedelta(days=7)),
+        ("90minutes", timedelta(minutes=90)),
+        ("1 millisecond", timedelta(milliseconds=1)),
+        ("-1 hours", timedelta(hours=-1)),
+    ],
+)
+def test_a_duration_is_exactly_as_given(text: str, expected: timedelta) -> None:
+    assert config.duration(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "7", "days", "seven days", "7 dayz", "1 month", "7 days,", "7 days 12", "1e3 days", "--7 days"],
+)
+def test_a_duration_without_number_or_known_unit_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a duration reads like"):
+        config.duration(text)
+
+
+@pytest.mark.parametrize("text", ["99999999999 weeks", "9" * 400 + " days"])
+def test_a_duration_beyond_all_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="too long"):
+        config.duration(text)
+
+
+def test_milliseconds_are_whole_and_exact() -> None:
+    assert config.milliseconds(config.duration("7 days")) == 604_800_000
+    assert config.milliseconds(config.duration("1 day 1 millisecond")) == 86_400_001
+
+
+def test_an_empty_config_has_defaults_and_no_tables() -> None:
+    found = parsed("")
+
+    assert found == config.Maintenance(workspace="/lake/.maint")
+
+
+def test_a_table_without_vacuum_keys_waits_for_approval_with_its_own_retention() -> None:
+    table = parsed("tables: [{name: orders, uri: orders}]").tables[0]
+
+    assert table.vacuum == config.VacuumSettings()
+    assert (table.vacuum.approval, table.vacuum.retention) == ("manual", None)
+
+
+def test_defaults_are_merged_key_by_key_and_a_table_wins() -> None:
+    found = parsed("""
+        defaults:
+          schedule: "0 3 * * *"
+          vacuum: {approval: auto, retention: 30 days, max_delete_share: 0.1}
+        tables:
+          - {name: a, uri: a}
+          - {name: b, uri: b, schedule: "0 4 * * *", vacuum: {retention: 8 days}}
+    """)
+
+    assert [table.schedule for table in found.tables] == ["0 3 * * *", "0 4 * * *"]
+    assert [table.vacuum.approval for table in found.tables] == ["auto", "auto"]
+    assert [table.vacuum.retention for table in found.tables] == [
+        timedelta(days=30),
+        timedelta(days=8),
+    ]
+    assert found.table("b").vacuum.max_delete_share == 0.1
+
+
+def test_a_null_of_a_table_undoes_the_default() -> None:
+    found = parsed("""
+        defaults: {schedule: "0 3 * * *", vacuum: {retention: 30 days}}
+        tables: [{name: a, uri: a, schedule: null, vacuum: {retention: null}}]
+    """)
+
+    assert (found.tables[0].schedule, found.tables[0].vacuum.retention) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "near"),
+    [
+        ("workspce: x", 1, "workspace"),
+        ("tabels: []", 1, "tables"),
+        ("defualts: {}", 1, "defaults"),
+        ("tables:\n- name: a\n  url: a", 3, "uri"),
+        ("tables:\n- name: a\n  uri: a\n  vacuum:\n    retetion: 7 days", 5, "retention"),
+        ("defaults:\n  vacuum:\n    aproval: auto\ntables:\n- {name: a, uri: a}", 3, "approval"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_its_line_and_the_nearest_key(
+    text: str, line: int, near: str
+) -> None:
+    said = refusal(text)
+
+    assert said.startswith(f"m.yaml:{line}: unknown key '")
+    assert said.endswith(f"did you mean '{near}'?")
+
+
+def test_an_unknown_key_near_to_none_names_the_known_ones() -> None:
+    assert "known keys: name, uri, depends_on" in refusal("tables: [{name: a, uri: a, xyz: 1}]")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("tables: 7", 1, "tables: "),
+        ("tables:\n- 7", 2, "tables.0: "),
+        ("tables:\n- uri: a", 2, "tables.0.name: field required"),
+        ("tables:\n- name: a\n  uri: a\n  vacuum:\n    approval: yes", 5, "approval: "),
+        ("tables:\n- name: a\n  uri: a\n  vacuum:\n    max_delete_share: 2", 5, "max_delete_share"),
+        ("tables:\n- name: a\n  uri: a\n  vacuum:\n    retention: 7", 5, "a duration reads like"),
+        ("tables:\n- name: a\n  uri: a\n  depends_on: raw/a", 4, "depends_on: "),
+        ("workspace: x\ntables:\n- name: a b\n  uri: a", 3, "letters, digits and _, not 'a b'"),
+        ("workspace: x\ndefaults: [1]", 2, "defaults: "),
+        ("workspace: x\ndefaults: {vacuum: {mode: fast}}\ntables: [{name: a, uri: a}]", 2, "mode: "),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_line(text: str, line: int, said: str) -> None:
+    found = refusal(text)
+
+    assert found.startswith(f"m.yaml:{line}: ")
+    assert said in found
+
+
+@pytest.mark.parametrize("second", ["orders", "ORDERS"])
+def test_two_tables_of_one_name_are_refused(second: str) -> None:
+    text = f"tables: [{{name: orders, uri: a}}, {{name: {second}, uri: b}}]"
+
+    assert "two tables have the name 'orders'" in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("a: [", "is not YAML at line 1"), ("- 1", "not a mapping"), ("tables: !!python/name:os.x", "not YAML")],
+)
+def test_what_is_not_a_yaml_mapping_is_refused(text: str, said: str) -> None:
+    assert said in refusal(text)
+
+
+def test_a_repeated_key_is_refused_instead_of_one_being_ignored() -> None:
+    said = refusal("workspace: a\ntables: []\nworkspace: b")
+
+    assert said.startswith("m.yaml:3: ")
+    assert "workspace" in said
+
+
+def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "conf" / "maintenance.yaml"
+    file.parent.mkdir()
+    file.write_text("workspace: ../out\ntables: [{name: a, uri: lake/a}, {name: b, uri: /lake/b}]")
+
+    found = config.load(file)
+
+    assert Path(found.workspace).resolve() == tmp_path / "out"
+    assert [table.uri for table in found.tables] == [str(tmp_path / "conf/lake/a"), "/lake/b"]
+
+
+@pytest.mark.parametrize("uri", ["s3://lake/a", "file:/lake/a", "abfss://c@a.dfs.core.windows.net/t"])
+def test_uris_stay_as_they_are(uri: str) -> None:
+    assert parsed(f"tables: [{{name: a, uri: '{uri}'}}]").tables[0].uri == uri
+
+
+def test_environment_variables_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKE", "s3://lake")
+    monkeypatch.setenv("OUT", "/out")
+
+    found = parsed("workspace: $OUT/maint\ntables: [{name: a, uri: '${LAKE}/a'}]")
+
+    assert (found.workspace, found.tables[0].uri) == ("/out/maint", "s3://lake/a")
+
+
+def test_an_environment_variable_that_is_not_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LAKE", raising=False)
+
+    said = refusal("workspace: x\ntables:\n- name: a\n  uri: ${LAKE}/a")
+
+    assert "LAKE is not set" in said
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read"):
+        config.load(tmp_path / "none.yaml")
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(ConfigError, match=r"m\.yaml"):
+        config.load(tmp_path / "m.yaml")
+
+
+def test_an_unknown_table_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match="there is no table 'order'; did you mean 'orders'"):
+        parsed("tables: [{name: orders, uri: a}]").table("order")
+
+
+def test_a_config_error_is_a_usage_error() -> None:
+    assert ConfigError.exit_code == 2
