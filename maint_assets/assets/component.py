@@ -38,11 +38,12 @@ class DeltaMaintenanceComponent(dg.Component, dg.Resolvable, dg.Model):
     and ledgers are kept, and how Spark is started. Relative paths are relative to ``defs.yaml``.
     """
 
+    # Any: Dagster accepts fewer types in a model than a config needs; the resolver's type counts.
     tables: Annotated[
-        Sequence[TableSettings],
+        Sequence[Any],
         dg.Resolver(_rendered_tables, model_field_type=Sequence[TableSettings]),
     ]
-    defaults: Annotated[TableDefaults, dg.Resolver(_rendered, model_field_type=TableDefaults)] = (
+    defaults: Annotated[Any, dg.Resolver(_rendered, model_field_type=TableDefaults)] = (
         TableDefaults()
     )
     key_prefix: Sequence[str] = ("maintenance",)

@@ -17,6 +17,8 @@ from maint_assets.errors import MaintError, of_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from dagster._utils.error import SerializableErrorInfo
+
     from maint_assets.config import Maintenance, TableSettings
 
 
@@ -95,16 +97,18 @@ def _seconds(result: dg.ExecuteInProcessResult) -> dict[str, float]:
 def _error(result: dg.ExecuteInProcessResult) -> MaintError | None:
     """The first error of a run as it was raised; one of Dagster or Spark in a MaintError."""
     for event in result.all_events:
-        if not event.is_step_failure:
-            continue
-        failure = event.step_failure_data.user_failure_data
-        marked = None if failure is None else failure.metadata.get("error")
-        typed = None if marked is None else of_text(str(marked.value))
-        if typed is not None:
-            return typed
-        cause = event.step_failure_data.error
-        while cause is not None and cause.cause is not None:
-            cause = cause.cause
-        text = "unknown error" if cause is None else cause.message.strip().splitlines()[0]
-        return MaintError(str(event.step_key), text, "run again with --debug for the whole error")
+        if event.is_step_failure:
+            failure = event.step_failure_data
+            marked = failure.user_failure_data and failure.user_failure_data.metadata.get("error")
+            typed = of_text(str(marked.value)) if marked else None
+            return typed or _untyped(str(event.step_key), failure.error)
+        if event.is_run_failure:
+            return _untyped("run", event.job_failure_data.error)
     return None
+
+
+def _untyped(where: str, cause: SerializableErrorInfo | None) -> MaintError:
+    while cause is not None and cause.cause is not None:
+        cause = cause.cause
+    text = "unknown error" if cause is None else cause.message.strip().splitlines()[0]
+    return MaintError(where, text, "run again with --debug for the whole error")

@@ -12,6 +12,9 @@ import maint_assets
 from maint_assets import DeltaMaintenanceComponent, StageStore
 from maint_assets.assets.spark import spark_resource
 
+# Dagster's own call.
+pytestmark = pytest.mark.filterwarnings("ignore:.parse_obj_as. is deprecated")
+
 TABLES = """
 tables:
   - {name: orders, uri: "{{ env.LAKE }}/orders", depends_on: [raw/orders]}
@@ -28,6 +31,11 @@ def component(text: str) -> DeltaMaintenanceComponent:
 
 def definitions(found: DeltaMaintenanceComponent) -> dg.Definitions:
     return found.build_defs(dg.ComponentTree.for_test().load_context)
+
+
+def project(*parts: dg.Definitions) -> dg.Definitions:
+    store = StageStore(base_uri="/out", pyspark=spark_resource({}))
+    return dg.Definitions.merge(*parts, dg.Definitions(resources={"maintenance": store}))
 
 
 def test_attributes_are_the_keys_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,9 +61,8 @@ def test_definitions_have_neither_executor_nor_resources(monkeypatch: pytest.Mon
 def test_two_components_with_other_prefixes_merge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE", "s3://lake")
     both = [definitions(component(TABLES + f"\nkey_prefix: [{name}]")) for name in ("a", "b")]
-    store = StageStore(base_uri="/out", pyspark=spark_resource({}))
 
-    merged = dg.Definitions.merge(*both, dg.Definitions(resources={"maintenance": store}))
+    merged = project(*both)
 
     dg.Definitions.validate_loadable(merged)
     assert merged.resolve_asset_graph().get(dg.AssetKey(["b", "events", "diff"]))
@@ -86,7 +93,7 @@ def test_a_defs_yaml_is_loaded_with_the_defaults_merged(
             + TABLES.replace("\n", "\n  ")
         )
         with sandbox.load_component_and_build_defs(defs_path=path) as (found, defs):
-            graph = defs.resolve_asset_graph()
+            graph = project(defs).resolve_asset_graph()
 
     assert isinstance(found, DeltaMaintenanceComponent)
     events = graph.get(dg.AssetKey(["maintenance", "events", "diff"]))
@@ -105,7 +112,7 @@ def test_a_subclass_changes_specs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("LAKE", "s3://lake")
 
-    graph = definitions(Owned.resolve_from_yaml(TABLES)).resolve_asset_graph()
+    graph = project(definitions(Owned.resolve_from_yaml(TABLES))).resolve_asset_graph()
 
     assert graph.get(dg.AssetKey(["maintenance", "orders", "diff"])).owners == ["team:orders"]
 

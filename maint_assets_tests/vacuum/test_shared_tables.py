@@ -10,8 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from maint_assets.errors import MaintError
-from maint_assets_tests.chain import Chain, files
+from maint_assets_tests.chain import files
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.vacuum.conftest import ChainOf
 
 TABLES = Path(os.environ.get("MAINT_ASSETS_TABLES", "missing"))
 NAMES = sorted(path.parent.name for path in TABLES.glob("*/_delta_log"))
@@ -31,11 +32,11 @@ def age(table: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_plan_is_that_of_delta_spark(
-    spark: SparkSession, copied_table: Callable[[str], Path], tmp_path: Path, name: str
+    spark: SparkSession, copied_table: Callable[[str], Path], chain_of: ChainOf, name: str
 ) -> None:
     table = copied_table(name)
     age(table)
-    chain = Chain.of(table, tmp_path / "ws", retention="0 hours", allow_short_retention=True)
+    chain = chain_of(table)
 
     try:
         theirs = delta_spark.planned_files(spark, table, 0)

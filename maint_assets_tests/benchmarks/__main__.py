@@ -1,0 +1,156 @@
+"""``make bench``: the vacuum of ours, delta-spark and deltalake on the same table, interleaved.
+
+ARGS="--files 100000 --rounds 3 [--skip delta-spark]"; the last line is JSON.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+from pyspark.sql import SparkSession
+
+from maint_assets_tests.benchmarks.tables import copy_of, vacuum_table
+from maint_assets_tests.chain import Chain
+from maint_assets_tests.oracles import setup
+from maint_assets_tests.oracles.delta_spark import forget
+
+ROOT = Path(__file__).parents[2]
+
+DELTA_RS = """
+import sys, time, json
+from deltalake import DeltaTable
+started = time.perf_counter()
+done = DeltaTable(sys.argv[1]).vacuum(
+    retention_hours=168, dry_run=sys.argv[2] == "plan", full=True, enforce_retention_duration=False)
+print(json.dumps({"seconds": time.perf_counter() - started, "paths": len(done)}))
+"""
+
+
+class Peak:
+    """The largest resident memory of this process tree while it is watched, in MB."""
+
+    def __enter__(self) -> "Peak":
+        self.mb, self._stop = 0, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        me = psutil.Process()
+        while not self._stop.wait(0.1):
+            total = 0
+            for process in (me, *me.children(recursive=True)):
+                try:
+                    total += process.memory_info().rss
+                except psutil.Error:
+                    continue
+            self.mb = max(self.mb, total >> 20)
+
+
+def main() -> None:
+    """Runs the peers in turn and prints the best and the median seconds of each."""
+    parser = argparse.ArgumentParser(prog="make bench")
+    parser.add_argument("--files", type=int, default=100_000)
+    parser.add_argument("--partitions", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--skip", action="append", default=[])
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="maint-bench-") as made:
+        folder = Path(made)
+        vacuum_table(folder / "table", args.files, args.partitions)
+        spark = _session(folder)
+        peers = {"maint_assets": _ours, "delta-spark": _delta_spark, "deltalake": _delta_rs}
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in peers if name not in args.skip}
+        for number in range(args.rounds + 1):
+            for name in found:
+                table = copy_of(folder / "table", folder / "copy")
+                with Peak() as peak:
+                    row = peers[name](spark, table, folder)
+                row["peak_mb"] = peak.mb
+                print(f"round {number} {name:13} {row}", flush=True)  # noqa: T201
+                if number:  # the first round warms up
+                    found[name].append(row)
+        _report(found, args)
+
+
+def _session(folder: Path) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(ROOT)
+    os.environ["JAVA_HOME"] = str(setup.java_home())
+    builder = SparkSession.builder.appName("bench")
+    for key, value in {
+        **setup.spark_conf(),
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.codegen.factoryMode": "FALLBACK",
+        "spark.driver.memory": "4g",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.databricks.delta.snapshotPartitions": "4",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def _timed(work: Callable[[], object]) -> tuple[float, object]:
+    started = time.perf_counter()
+    made = work()
+    return round(time.perf_counter() - started, 3), made
+
+
+def _ours(spark: SparkSession, table: Path, folder: Path) -> dict[str, float]:
+    chain = Chain.of(table, folder / "workspace", allow_clock_skew=True)
+    plan, report = _timed(chain.plan)
+    execute, done = _timed(lambda: chain.execute(report))
+    stages = {f"s_{name}": seconds for name, seconds in done.seconds.items()}
+    return {"plan": plan, "execute": execute, "total": plan + execute, "files": done.done.files, **stages}
+
+
+def _delta_spark(spark: SparkSession, table: Path, folder: Path) -> dict[str, float]:
+    forget(spark)
+    plan, listed = _timed(lambda: spark.sql(f"VACUUM delta.`{table}` DRY RUN").count())
+    forget(spark)
+    execute, _ = _timed(lambda: spark.sql(f"VACUUM delta.`{table}`").collect())
+    return {"plan": plan, "execute": execute, "total": execute, "files": listed}
+
+
+def _delta_rs(spark: SparkSession, table: Path, folder: Path) -> dict[str, float]:
+    rows = {}
+    for mode in ("plan", "execute"):
+        out = subprocess.run(
+            [sys.executable, "-c", DELTA_RS, str(table), mode], check=True, capture_output=True, text=True
+        )
+        rows[mode] = json.loads(out.stdout)
+    plan, execute = (round(rows[mode]["seconds"], 3) for mode in ("plan", "execute"))
+    return {"plan": plan, "execute": execute, "total": execute, "files": rows["plan"]["paths"]}
+
+
+def _report(found: dict[str, list[dict[str, float]]], args: argparse.Namespace) -> None:
+    best = {
+        name: {
+            key: (min(row[key] for row in rows), round(statistics.median(row[key] for row in rows), 3))
+            for key in rows[0]
+        }
+        for name, rows in found.items()
+        if rows
+    }
+    print(json.dumps({"files": args.files, "rounds": args.rounds, "min_median": best}))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

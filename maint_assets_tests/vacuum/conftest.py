@@ -1,0 +1,48 @@
+"""Chains for stories about one table: each on an instance of its own, gone after the test."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from maint_assets.assets.store import StageStore
+from maint_assets_tests.chain import Chain
+
+ChainOf = Callable[..., Chain]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Dagster's own resources use what Dagster deprecates."""
+    for item in items:
+        item.add_marker(pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run"))
+
+
+@pytest.fixture
+def chain_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChainOf]:
+    """Chains of tables that keep nothing but what they need, unless settings say otherwise.
+
+    ``now_ms`` fixes the clock of the chain.
+    """
+    made: list[Chain] = []
+
+    def chain_of(path: Path, *, now_ms: int | None = None, **vacuum: Any) -> Chain:
+        settings = {"retention": "0 hours", "allow_short_retention": True} | vacuum
+        wanted = {key: value for key, value in settings.items() if value is not None}
+        chain = Chain.of(path, tmp_path_factory.mktemp("workspace"), **wanted)
+        made.append(chain)
+        set_clock(chain, now_ms)
+        return chain
+
+    yield chain_of
+    for chain in made:
+        chain.launcher.instance.dispose()
+
+
+def set_clock(chain: Chain, now_ms: int | None) -> None:
+    """Stops the chain's clock at a time, or lets it run again."""
+    store = chain.launcher.store
+    chain.launcher.store = StageStore(
+        base_uri=store.base_uri, pyspark=store.pyspark, now_ms=now_ms
+    )
