@@ -204,9 +204,11 @@ def _launcher(settings: config.Maintenance) -> Iterator[Any]:
     from maint_assets.assets.launch import launcher  # noqa: PLC0415
     from maint_assets.assets.terminal import progress, quiet_session  # noqa: PLC0415
 
-    with launcher(settings) as found, progress(err):
+    with launcher(settings) as found:
         if not os.environ.get("MAINT_ASSETS_DEBUG"):
-            quiet_session(found.store, Path(settings.workspace))
+            with err.status("starting Spark"):
+                quiet_session(found.store, Path(settings.workspace))
+        found.around = lambda: progress(err)
         yield found
 
 

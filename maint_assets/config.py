@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from maint_assets.errors import ConfigError
 
@@ -57,7 +65,11 @@ def milliseconds(length: timedelta) -> int:
     return length // timedelta(milliseconds=1)
 
 
-Duration = Annotated[timedelta, BeforeValidator(duration)]
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(duration),
+    WithJsonSchema({"type": "string", "examples": ["7 days", "168 hours"]}),
+]
 
 
 class _Model(BaseModel):
@@ -123,6 +135,20 @@ class Maintenance(_Model):
             f"there is no table '{name}'",
             f"did you mean '{near[0]}'?" if near else "see the names under tables:",
         )
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of the config, for editors; ``docs/maintenance.schema.json`` is its copy."""
+    schema = Maintenance.model_json_schema()
+    table = schema["$defs"]["TableSettings"]
+    optional = {name: value for name, value in table["properties"].items() if name != "name"}
+    schema["properties"]["defaults"] = {
+        "type": "object",
+        "additionalProperties": False,
+        "description": "What holds for each table that does not say otherwise.",
+        "properties": optional,
+    }
+    return schema
 
 
 def load(path: str | Path) -> Maintenance:

@@ -59,6 +59,6 @@ class DeltaMaintenanceComponent(dg.Component, dg.Resolvable, dg.Model):
         settings = config.resolved(settings, context.path, source=str(context.path))
         return build_table_definitions(settings, get_asset_spec=self.get_asset_spec)
 
-    def get_asset_spec(self, spec: dg.AssetSpec, table: TableSettings) -> dg.AssetSpec:  # noqa: ARG002, PLR6301
+    def get_asset_spec(self, spec: dg.AssetSpec, table: TableSettings) -> dg.AssetSpec:
         """The spec of a stage; a subclass may change group, owners, tags and automation."""
         return spec

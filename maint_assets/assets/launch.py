@@ -15,7 +15,8 @@ from maint_assets.assets.store import StageDataset, StageStore
 from maint_assets.errors import MaintError, of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from dagster._utils.error import SerializableErrorInfo
 
@@ -32,10 +33,14 @@ class Launched:
 
 
 class Launcher:
-    """Runs stages of configured tables in this process, on one instance and one session."""
+    """Runs stages of configured tables in this process, on one instance and one session.
+
+    ``around`` is entered for each run: a progress display.
+    """
 
     def __init__(self, settings: Maintenance, instance: dg.DagsterInstance) -> None:
         self.settings, self.instance = settings, instance
+        self.around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
         self.store: StageStore = stage_store(settings)
 
     def plan(self, table: TableSettings, stages: Sequence[str] | None = None) -> Launched:
@@ -58,14 +63,16 @@ class Launcher:
         self, table: TableSettings, keys: list[dg.AssetKey], config: dict[str, object]
     ) -> Launched:
         assets = build_maintenance_assets(table, key_prefix=self.settings.key_prefix)
-        result = dg.materialize(
-            assets,
-            selection=keys,
-            instance=self.instance,
-            resources={RESOURCE: self.store},
-            run_config={**config, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            raise_on_error=False,
-        )
+        quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        with self.around():
+            result = dg.materialize(
+                assets,
+                selection=keys,
+                instance=self.instance,
+                resources={RESOURCE: self.store},
+                run_config={**config, **quiet},
+                raise_on_error=False,
+            )
         return Launched(result.run_id, _seconds(result), _error(result))
 
 

@@ -137,7 +137,7 @@ def show_fleet(console: Console, reports: Mapping[str, TableReport], *, paths: b
 def progress(console: Console) -> Iterator[None]:
     """Within it, the stage that runs is shown on a terminal."""
     logger = logging.getLogger("maint_assets.assets.factory")
-    with console.status("starting Spark") as status:
+    with console.status("starting") as status:
         handler = _StatusHandler(status)
         level = logger.level
         logger.addHandler(handler)

@@ -6,6 +6,7 @@ import hashlib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from pyspark.sql import Observation
 
@@ -13,8 +14,11 @@ from maint_assets.assets.spark import planned_for
 from maint_assets.assets.store import measures
 from maint_assets.config import milliseconds
 from maint_assets.delta.features import Operation, unsupported
+from maint_assets.delta.names import is_hidden_path
+from maint_assets.delta.paths import is_outside, relative
 from maint_assets.errors import (
     ChecksumMismatchError,
+    ConfigError,
     RetentionError,
     StalePlanError,
     UnsupportedFeatureError,
@@ -69,6 +73,7 @@ def snapshot_stage(run: StageRun) -> StageResult:
     """The state of the newest version, and the cutoff that the whole chain uses."""
     head = table_head(Location.of(run.table.uri))
     refuse(head, Operation.READ)
+    _refuse_workspace_inside(run, head)
     planned_ms = run.now_ms()
     refused = refused_operations(head)
     try:
@@ -153,6 +158,18 @@ def diff_stage(run: StageRun) -> StageResult:
     plan = _plan(seen, found, written=written, missing=dict(missing.get))
     records.log_planned(plan, dry_run=True)
     return result(run, written, _diff_summary(written, plan))
+
+
+def _refuse_workspace_inside(run: StageRun, head: TableHead) -> None:
+    """ConfigError when plans and ledgers would lie where the table's own garbage lies."""
+    below = relative(quote(run.output.location.path), head.root)
+    if is_outside(below) or is_hidden_path(below, head.metadata.partition_columns, iceberg=False):
+        return
+    raise ConfigError(
+        head.table,
+        f"the workspace {run.store.base_uri} lies inside the table",
+        "put it beside the tables",
+    )
 
 
 def refuse(head: TableHead, operation: Operation) -> None:
