@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow.dataset as ds
 
 from maint_assets.assets.launch import Launched, Launcher
 from maint_assets.assets.report import VacuumReport, execute_vacuum, plan_vacuum, planned_paths
@@ -45,8 +46,6 @@ class Chain:
 
     def ledger(self, report: VacuumReport) -> dict[str, tuple[str, str | None]]:
         """Outcome and error by path."""
-        import pyarrow.dataset as ds
-
         assert report.done is not None
         rows = ds.dataset(report.done.ledger, format="parquet").to_table().to_pylist()
         return {row["path"]: (row["outcome"], row["error"]) for row in rows}

@@ -23,6 +23,9 @@ from maint_assets_tests.chain import Chain
 from maint_assets_tests.oracles import setup
 from maint_assets_tests.oracles.delta_spark import forget
 
+Row = dict[str, float]
+Peer = Callable[[SparkSession, Path, Path], Row]
+
 ROOT = Path(__file__).parents[2]
 
 DELTA_RS = """
@@ -71,19 +74,26 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="maint-bench-") as made:
         folder = Path(made)
         vacuum_table(folder / "table", args.files, args.partitions)
-        spark = _session(folder)
-        peers = {"maint_assets": _ours, "delta-spark": _delta_spark, "deltalake": _delta_rs}
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in peers if name not in args.skip}
-        for number in range(args.rounds + 1):
-            for name in found:
-                table = copy_of(folder / "table", folder / "copy")
-                with Peak() as peak:
-                    row = peers[name](spark, table, folder)
-                row["peak_mb"] = peak.mb
-                print(f"round {number} {name:13} {row}", flush=True)  # noqa: T201
-                if number:  # the first round warms up
-                    found[name].append(row)
-        _report(found, args)
+        peers = {name: peer for name, peer in PEERS.items() if name not in args.skip}
+        rounds = [_round(peers, _session(folder), folder, number=n) for n in range(args.rounds + 1)]
+    warm = rounds[1:]
+    found = {name: [rows[name] for rows in warm] for name in peers}
+    best = {name: _best(rows) for name, rows in found.items()}
+    print(json.dumps({"files": args.files, "rounds": args.rounds, "min_median": best}))
+
+
+def _round(
+    peers: dict[str, Peer], spark: SparkSession, folder: Path, *, number: int
+) -> dict[str, Row]:
+    """Each peer once on a fresh copy of the table; round 0 warms up."""
+    rows: dict[str, Row] = {}
+    for name, peer in peers.items():
+        table = copy_of(folder / "table", folder / "copy")
+        with Peak() as peak:
+            rows[name] = peer(spark, table, folder)
+        rows[name]["peak_mb"] = peak.mb
+        print(f"round {number} {name:13} {rows[name]}", flush=True)
+    return rows
 
 
 def _session(folder: Path) -> SparkSession:
@@ -113,15 +123,21 @@ def _timed(work: Callable[[], object]) -> tuple[float, object]:
     return round(time.perf_counter() - started, 3), made
 
 
-def _ours(spark: SparkSession, table: Path, folder: Path) -> dict[str, float]:
+def _ours(spark: SparkSession, table: Path, folder: Path) -> Row:
     chain = Chain.of(table, folder / "workspace", allow_clock_skew=True)
     plan, report = _timed(chain.plan)
     execute, done = _timed(lambda: chain.execute(report))
     stages = {f"s_{name}": seconds for name, seconds in done.seconds.items()}
-    return {"plan": plan, "execute": execute, "total": plan + execute, "files": done.done.files, **stages}
+    return {
+        "plan": plan,
+        "execute": execute,
+        "total": plan + execute,
+        "files": done.done.files,
+        **stages,
+    }
 
 
-def _delta_spark(spark: SparkSession, table: Path, folder: Path) -> dict[str, float]:
+def _delta_spark(spark: SparkSession, table: Path, folder: Path) -> Row:
     forget(spark)
     plan, listed = _timed(lambda: spark.sql(f"VACUUM delta.`{table}` DRY RUN").count())
     forget(spark)
@@ -129,27 +145,33 @@ def _delta_spark(spark: SparkSession, table: Path, folder: Path) -> dict[str, fl
     return {"plan": plan, "execute": execute, "total": execute, "files": listed}
 
 
-def _delta_rs(spark: SparkSession, table: Path, folder: Path) -> dict[str, float]:
+def _delta_rs(spark: SparkSession, table: Path, folder: Path) -> Row:
     rows = {}
     for mode in ("plan", "execute"):
         out = subprocess.run(
-            [sys.executable, "-c", DELTA_RS, str(table), mode], check=True, capture_output=True, text=True
+            [sys.executable, "-c", DELTA_RS, str(table), mode],
+            check=True,
+            capture_output=True,
+            text=True,
         )
         rows[mode] = json.loads(out.stdout)
     plan, execute = (round(rows[mode]["seconds"], 3) for mode in ("plan", "execute"))
     return {"plan": plan, "execute": execute, "total": execute, "files": rows["plan"]["paths"]}
 
 
-def _report(found: dict[str, list[dict[str, float]]], args: argparse.Namespace) -> None:
-    best = {
-        name: {
-            key: (min(row[key] for row in rows), round(statistics.median(row[key] for row in rows), 3))
-            for key in rows[0]
-        }
-        for name, rows in found.items()
-        if rows
+def _best(rows: list[Row]) -> dict[str, tuple[float, float]]:
+    """The least and the median of each figure."""
+    return {
+        key: (min(row[key] for row in rows), round(statistics.median(row[key] for row in rows), 3))
+        for key in rows[0]
     }
-    print(json.dumps({"files": args.files, "rounds": args.rounds, "min_median": best}))  # noqa: T201
+
+
+PEERS: dict[str, Peer] = {
+    "maint_assets": _ours,
+    "delta-spark": _delta_spark,
+    "deltalake": _delta_rs,
+}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,9 @@ def vacuum_table(path: Path, files: int, partitions: int = 100) -> None:
     each partition; a checkpoint after two thirds of the removes."""
     shutil.rmtree(path, ignore_errors=True)
     then_ms = int(time.time() * 1000) - AGE_MS
-    names = {kind: list(_names(kind, int(files * share), partitions)) for kind, share in SHARES.items()}
+    names = {
+        kind: list(_names(kind, int(files * share), partitions)) for kind, share in SHARES.items()
+    }
     for number in range(partitions):
         (path / f"p={number:04d}").mkdir(parents=True)
         (path / f"p=empty{number:04d}").mkdir()
@@ -36,13 +38,15 @@ def vacuum_table(path: Path, files: int, partitions: int = 100) -> None:
 def copy_of(table: Path, target: Path) -> Path:
     """A copy that shares the data files' contents but not their names, with their times."""
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(table, target, copy_function=os.link, ignore=shutil.ignore_patterns("_delta_log"))
+    shutil.copytree(
+        table, target, copy_function=os.link, ignore=shutil.ignore_patterns("_delta_log")
+    )
     shutil.copytree(table / "_delta_log", target / "_delta_log")
     return target
 
 
 def _names(kind: str, count: int, partitions: int) -> Iterator[str]:
-    rng = Random(kind)  # noqa: S311 - names, not secrets
+    rng = Random(kind)
     for number in range(count):
         mark = uuid.UUID(int=rng.getrandbits(128))
         yield f"p={number % partitions:04d}/part-{number % 100_000:05d}-{mark}.c000.snappy.parquet"
@@ -71,7 +75,12 @@ def _log(path: Path, active: list[str], removed: list[str], *, then_ms: int) -> 
     commits += [[_add(name, then_ms) for name in part] for part in _parts(active + removed, 12)]
     removes = [[_remove(name, then_ms) for name in part] for part in _parts(removed, 9)]
     for version, actions in enumerate([*commits, *removes]):
-        info = {"commitInfo": {"timestamp": then_ms, "operation": "WRITE" if version <= 12 else "DELETE"}}
+        info = {
+            "commitInfo": {
+                "timestamp": then_ms,
+                "operation": "WRITE" if version <= 12 else "DELETE",
+            }
+        }
         text = "\n".join(json.dumps(action) for action in [info, *actions])
         (log / f"{version:020d}.json").write_text(text + "\n", encoding="utf-8")
         if version == len(commits) + 5:
@@ -84,7 +93,12 @@ def _parts(names: list[str], count: int) -> list[list[str]]:
 
 
 def _add(name: str, then_ms: int) -> dict[str, Any]:
-    stats = {"numRecords": 1000, "minValues": {"id": 0}, "maxValues": {"id": 999}, "nullCount": {"id": 0}}
+    stats = {
+        "numRecords": 1000,
+        "minValues": {"id": 0},
+        "maxValues": {"id": 999},
+        "nullCount": {"id": 0},
+    }
     return {
         "add": {
             "path": name,
