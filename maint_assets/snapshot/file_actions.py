@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from maint_assets.delta.actions import parse_action
 from maint_assets.delta.deletion_vectors import file_path
-from maint_assets.delta.paths import TableRoot, canonical_key, is_outside, relative
+from maint_assets.delta.paths import TableRoot, canonical_key, is_outside
 from maint_assets.errors import CorruptLogError, LogGapError, MaintError
+from maint_assets.snapshot.places import located, through_links
 from maint_assets.snapshot.schemas import ACTION_ARROW
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
@@ -147,7 +148,7 @@ def _append_file(  # noqa: PLR0913
     modified_ms: int | None = None,
     deletion_ms: int | None = None,
 ) -> None:
-    path, dv = relative(file.path, root), file.deletion_vector
+    path, dv = located(file.path, root), file.deletion_vector
     rows.append(
         False, canonical_key(file.path), dv.unique_id if dv else "", path, not is_outside(path),
         _dv_path(dv, root), ord_, version, file.size, modified_ms, deletion_ms, None, None,
@@ -155,7 +156,12 @@ def _append_file(  # noqa: PLR0913
 
 
 def _dv_path(dv: DeletionVector | None, root: TableRoot) -> str | None:
-    return None if dv is None else file_path(dv.storage_type, dv.path_or_inline_dv, root)
+    return None if dv is None else _vector_path(dv.storage_type, dv.path_or_inline_dv, root)
+
+
+def _vector_path(kind: str, named: str, root: TableRoot) -> str | None:
+    found = file_path(kind, named, root)
+    return None if found is None else through_links(found, root)
 
 
 def _commit_ms(info: CommitInfo | None, unit: LogUnit) -> int | None:
@@ -219,7 +225,7 @@ def _paths(raw: pa.Array, root: TableRoot) -> tuple[pa.Array, pa.Array, pa.Array
     if not pc.any(odd).as_py():
         return raw, raw, _constant(len(raw), value=True)
     spelled = pc.filter(raw, odd).to_pylist()
-    found = [relative(text, root) for text in spelled]
+    found = [located(text, root) for text in spelled]
     path = pc.replace_with_mask(raw, odd, pa.array(found, pa.string()))
     key = pc.replace_with_mask(raw, odd, pa.array(map(canonical_key, spelled), pa.string()))
     within = pa.array([not is_outside(text) for text in found], pa.bool_())
@@ -243,7 +249,7 @@ def _deletion_vectors(structs: pa.StructArray, root: TableRoot) -> tuple[pa.Arra
             paths.append(None)
             continue
         if pair not in files:
-            files[pair] = file_path(pair[0], pair[1], root)
+            files[pair] = _vector_path(pair[0], pair[1], root)
         paths.append(files[pair])
     return ids, pa.array(paths, pa.string())
 

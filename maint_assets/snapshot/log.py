@@ -94,6 +94,7 @@ def segments(entries: Iterable[LogEntry], *, table: str) -> Iterator[LogSegment]
     for checkpoint in (*_checkpoints(known), None):
         try:
             segment = _segment(known, commits, checkpoint=checkpoint, table=table)
+            _refuse_older(segment, known, table=table)
         except LogGapError as error:
             first_error = first_error or error
         else:
@@ -198,6 +199,21 @@ def _segment(
         checksum=checksum[0] if checksum else None,
         commit_ms=monotonic(times),
     )
+
+
+def _refuse_older(segment: LogSegment, entries: Iterable[LogEntry], *, table: str) -> None:
+    """LogGapError for a segment below a checkpoint: commits that made that version are lost.
+
+    What they added would look like files that nobody needs.
+    """
+    versions = [e.file.version for e in entries if e.file.kind in _CHECKPOINTS]
+    if max(versions, default=-1) > segment.version:
+        raise LogGapError(
+            table,
+            f"has a checkpoint of version {max(versions)}, but no usable log beyond version "
+            f"{segment.version}",
+            "restore the missing files of _delta_log",
+        )
 
 
 def _refuse_gaps(versions: list[int], *, after: int, table: str) -> None:

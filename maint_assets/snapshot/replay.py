@@ -83,6 +83,9 @@ def state(actions: DataFrame) -> DataFrame:
     return actions.withColumns({
         "action": action,
         "log_path": F.when(~F.col("is_commit"), F.col("log_key")),
+        "version": F.when(~is_add, F.col("version")),
+        "modified_ms": F.when(is_add, F.col("modified_ms")),
+        "deletion_ms": F.when(~is_add, F.col("deletion_ms")),
     }).select(*SNAPSHOT_SCHEMA.names)
 
 

@@ -61,7 +61,7 @@ SNAPSHOT_SCHEMA = T.StructType([
     column(
         "version",
         "bigint",
-        "newest commit that names the path; null when only a checkpoint does",
+        "of the commit, or of the one that removed the file; null for adds",
         nullable=True,
     ),
     column("operation", "string", "of a commit row", nullable=True),

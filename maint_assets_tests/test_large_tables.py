@@ -1,0 +1,111 @@
+"""What large tables take, other ways through Spark, gives what small ones take: forced here."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from maint_assets.assets import vacuum_stages
+from maint_assets.assets.report import VacuumReport
+from maint_assets.snapshot import replay
+from maint_assets.vacuum import deletion, listing
+from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.chain import Chain, directories, files
+from maint_assets_tests.oracles import delta_spark
+
+
+@pytest.fixture
+def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every threshold below which a stage takes one task is gone; slices of three entries."""
+    monkeypatch.setattr(replay, "SMALL_LOG_BYTES", 0)
+    monkeypatch.setattr(listing, "SMALL_ENTRIES", 0)
+    monkeypatch.setattr(listing, "SLICE_ENTRIES", 3)
+    monkeypatch.setattr(vacuum_stages, "SMALL_LOG_BYTES", 0)
+    monkeypatch.setattr(vacuum_stages, "SMALL_ROWS", 0)
+    monkeypatch.setattr(deletion, "SMALL_PLAN", 0)
+    monkeypatch.setattr("maint_assets.assets.deletion_stage.SMALL_PLAN", 0)
+
+
+def _table(path: Path) -> TableBuilder:
+    """Partitions, a checkpoint with commits before and after it, removes, vectors, strays."""
+    table = TableBuilder(path).at(days_ago=40).create(partition_columns=["p"])
+    for value in ("a b", "é/ü", "100%"):
+        table.add("1.parquet", "2.parquet", "3.parquet", partition={"p": value})
+    table.remove(sorted(table.live)[0])
+    table.checkpoint("classic", parts=2)
+    table.remove(sorted(table.live)[1])
+    table.add("new.parquet", partition={"p": "a b"})
+    for number in range(8):
+        table.stray(f"deep/er/stray{number}.parquet", age_days=30)
+    table.stray("fresh/stray.parquet", age_days=0).directory("empty/inner", age_days=30)
+    table.age("**/*", 30)
+    return table
+
+
+def _planned(path: Path, workspace: Path) -> tuple[Chain, VacuumReport]:
+    chain = Chain.of(path, workspace, retention="1 day", allow_short_retention=True)
+    return chain, chain.plan()
+
+
+def _digests(chain: Chain) -> dict[str, str]:
+    """The data version of each planning stage."""
+    found = {}
+    for stage in ("snapshot", "valid_files", "diff"):
+        key = chain.launcher.key(chain.table, stage)
+        event = chain.launcher.instance.get_latest_materialization_event(key)
+        assert event is not None and event.asset_materialization is not None
+        found[stage] = event.asset_materialization.tags["dagster/data_version"]
+    return found
+
+
+def test_large_plan_is_the_small_one(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    path = tmp_path / "t"
+    _table(path)
+
+    small, report = _planned(path, tmp_path / "small")
+    request.getfixturevalue("nothing_is_small")
+    large, again = _planned(path, tmp_path / "large")
+
+    assert files(report) == files(again) != set()
+    assert directories(report) == directories(again) != set()
+    assert _digests(small) == _digests(large)
+
+
+def test_large_plan_is_executed_whole(
+    spark: SparkSession, tmp_path: Path, nothing_is_small: None
+) -> None:
+    path = tmp_path / "t"
+    _table(path)
+    live = delta_spark.active_files(spark, path)
+    chain, report = _planned(path, tmp_path / "ws")
+
+    done = chain.execute(report).done
+
+    assert done is not None
+    assert (done.files, done.directories) == (len(files(report)), len(directories(report)))
+    assert not any((path / name).exists() for name in files(report) | directories(report))
+    assert live == delta_spark.active_files(spark, path) != set()
+    assert all((path / name).exists() for name in live)
+
+
+@pytest.mark.parametrize(
+    "name", ["checkpoint-cdf-table", "checkpoint-v2-table", "simple_table_with_checkpoint"]
+)
+def test_large_plan_of_a_real_table_is_the_small_one(
+    name: str,
+    spark: SparkSession,
+    shared_tables: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    path = shutil.copytree(shared_tables / name, tmp_path / name)
+
+    small, _ = _planned(path, tmp_path / "small")
+    request.getfixturevalue("nothing_is_small")
+    large, _ = _planned(path, tmp_path / "large")
+
+    before, after = _digests(small), _digests(large)
+    assert (before["snapshot"], before["valid_files"]) == (after["snapshot"], after["valid_files"])
