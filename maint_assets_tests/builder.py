@@ -118,6 +118,7 @@ class TableBuilder:
     def added(
         self,
         path: str,
+        /,
         *,
         partition: Mapping[str, str | None] | None = None,
         rows: int | Sequence[Row] = 2,

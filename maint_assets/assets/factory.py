@@ -136,7 +136,7 @@ def _materialized(
         instance=context.instance,
         run_ids=tuple(
             found
-            for found in (context.run_id, context.run.parent_run_id, context.run.root_run_id)
+            for found in (context.run.run_id, context.run.parent_run_id, context.run.root_run_id)
             if found
         ),
     )
@@ -144,7 +144,7 @@ def _materialized(
     description = f"{table.name}: {stage.name} {position}/{len(VACUUM_STAGES)}"
     logger.info("%s", description)
     try:
-        with typed_errors(), spark_stage(run.spark, context.run_id, description):
+        with typed_errors(), spark_stage(run.spark, context.run.run_id, description):
             return _materialize_result(stage, run, compute(run))
     except MaintError as error:
         raise dg.Failure(

@@ -55,6 +55,10 @@ class Launcher:
         config = {"approved_plan": digest, "approved_by": by}
         return self._run(table, [key], {"ops": {key.to_python_identifier(): {"config": config}}})
 
+    def key(self, table: TableSettings, stage: str) -> dg.AssetKey:
+        """The asset key of a stage of a table."""
+        return stage_key(table, stage, self.settings.key_prefix)
+
     def dataset(self, table: TableSettings, stage: str, run: Launched) -> StageDataset:
         """What a stage of a run wrote."""
         return self.store.dataset(table.name, stage, run.run_id)

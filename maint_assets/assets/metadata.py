@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -56,20 +56,32 @@ def metadata(
     schema: T.StructType,
 ) -> dict[str, Any]:
     """The metadata of a materialisation: numbers of the summary plot over time in the UI."""
-    shown: dict[str, Any] = {
-        "summary": dg.MetadataValue.md(line),
+    shown: dict[str, Any] = {"summary": dg.MetadataValue.md(line)}
+    if preview is not None:
+        shown["preview"] = preview
+    shown |= {
         "dataset": dg.MetadataValue.path(dataset.location.path),
         "dagster/row_count": result.written.rows,
         "dagster/column_schema": column_schema(schema),
     }
+    plan = getattr(result.summary, "plan", None)
+    if plan is not None:
+        shown |= {"digest": dg.MetadataValue.text(plan.digest), "share": plan.share}
     for name, value in _flat(dataclasses.asdict(result.summary)).items():
-        if isinstance(value, (bool, int, float)):
+        if name.endswith("_ms") and isinstance(value, int):
+            shown[name.removesuffix("_ms")] = dg.MetadataValue.text(_moment(name, value))
+        elif isinstance(value, (bool, int, float)):
             shown[name] = value
-        elif isinstance(value, str):
+        elif isinstance(value, str) and name not in shown:
             shown[name] = dg.MetadataValue.text(value)
-    if preview is not None:
-        shown["preview"] = preview
     return shown
+
+
+def _moment(name: str, value: int) -> str:
+    """A length or a point of time: as a number in ms it would be noise among the plots."""
+    if name == "retention_ms":
+        return str(timedelta(milliseconds=value)).removesuffix(", 0:00:00")
+    return human_time(value)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -102,13 +114,20 @@ def column_schema(schema: T.StructType) -> dg.TableSchema:
 
 
 def preview(dataset: StageDataset, schema: T.StructType, *order: str) -> dg.TableMetadataValue:
-    """The largest rows by the given columns, times readable; read in bounded memory."""
+    """The largest rows by the given columns, times readable; read in bounded memory.
+
+    A column that says nothing in any of them is left out.
+    """
+    rows = first_rows(dataset, PREVIEW_ROWS, *order)
+    told = [field for field in schema if any(row[field.name] is not None for row in rows)]
     columns = [
-        dg.TableColumn(field.name.removesuffix("_ms"), _shown_type(field)) for field in schema
+        dg.TableColumn(field.name.removesuffix("_ms"), _shown_type(field)) for field in told
     ]
     records = [
-        dg.TableRecord({n.removesuffix("_ms"): _cell(n, v) for n, v in row.items()})
-        for row in first_rows(dataset, PREVIEW_ROWS, *order)
+        dg.TableRecord({
+            field.name.removesuffix("_ms"): _cell(field.name, row[field.name]) for field in told
+        })
+        for row in rows
     ]
     return dg.MetadataValue.table(records, schema=dg.TableSchema(columns))
 

@@ -80,10 +80,10 @@ def _diff_line(planned: DiffSummary) -> str:
     by = ", ".join(f"{count:,} {kind}" for kind, count in planned.by_kind.items())
     return (
         f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)} of "
-        f"{human_bytes(plan.table_bytes)} ({plan.share:.1%}) may go**, "
-        f"{human_count(plan.directories, 'directory')}: {by}; older than "
-        f"{human_time(plan.cutoff_ms)}. To approve, launch `deletion` with "
-        f"`approved_plan: {plan.digest}`"
+        f"{human_bytes(plan.table_bytes)} ({plan.share:.1%}) may go**,  \n"
+        f"{human_count(plan.directories, 'directory')}: {by}  \nolder than "
+        f"{human_time(plan.cutoff_ms)}\n\nTo approve, launch `deletion` with `approved_plan`:  \n"
+        f"`{plan.digest}`"
     )
 
 

@@ -51,6 +51,8 @@ class Entry:
 
 def files(location: Location, directory: str) -> list[FileEntry]:
     """The files directly in ``directory``, by name; empty when there is no such directory."""
+    if not Path(location.path).is_dir():
+        return []
     found = obstore.list_with_delimiter(location.store(), directory)["objects"]
     return sorted(
         (

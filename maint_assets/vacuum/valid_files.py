@@ -32,11 +32,12 @@ def valid_files(snapshot: DataFrame, *, cutoff_ms: int) -> DataFrame:
     A tombstone exactly at ``cutoff_ms`` stays; one without a time counts as 0. Deletion vectors
     of every storage type count with their file. One path may have several reasons.
     """
-    kept = snapshot.where(protects(cutoff_ms))
+    kept = snapshot.where(protects(cutoff_ms)).withColumn("lower_path", _lower_escapes())
     reasons = F.array(
         _named("path", "active", "tombstone", inside=F.col("inside")),
         _named("dv_path", "active_dv", "tombstone_dv", inside=_is_relative("dv_path")),
         _named("log_path", "spelling", "spelling", inside=F.col("inside") & _spelled_otherwise()),
+        _named("lower_path", "spelling", "spelling", inside=F.col("inside") & _has_letters()),
     )
     named = kept.select(F.explode(reasons).alias("named"), "deletion_ms")
     return (
@@ -63,6 +64,23 @@ def _named(column: str, live: str, dead: str, *, inside: Column) -> Column:
 def _spelled_otherwise() -> Column:
     """Whether the log spells a relative path in another way: that name is protected as well."""
     return (F.col("log_path") != F.col("path")) & _is_relative("log_path")
+
+
+def _has_letters() -> Column:
+    """Whether escapes in lower case make another name: ``log_path`` has them in upper case."""
+    return (F.col("lower_path") != F.col("log_path")) & _is_relative("log_path")
+
+
+def _lower_escapes() -> Column:
+    """The log path as a writer spells it that does not encode and has lower-case escapes."""
+    lowered = F.transform(
+        F.split("log_path", "%"),
+        lambda part, at: F.when(
+            (at > 0) & part.rlike("^[0-9A-F]{2}"),
+            F.concat(F.lower(F.substring(part, 1, 2)), F.substring(part, 3, 2**31 - 1)),
+        ).otherwise(part),
+    )
+    return F.array_join(lowered, "%")
 
 
 def _is_relative(column: str) -> Column:

@@ -167,6 +167,7 @@ def test_an_automatic_deletion_launched_alone_refuses_a_plan_of_another_run(
     assert left(table) == {"live", "old"}
 
 
+@pytest.mark.slow
 def test_a_re_execution_from_failure_executes_the_plan_of_its_parent(
     table: TableBuilder, tmp_path: Path
 ) -> None:

@@ -43,6 +43,4 @@ def chain_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
 def set_clock(chain: Chain, now_ms: int | None) -> None:
     """Stops the chain's clock at a time, or lets it run again."""
     store = chain.launcher.store
-    chain.launcher.store = StageStore(
-        base_uri=store.base_uri, pyspark=store.pyspark, now_ms=now_ms
-    )
+    chain.launcher.store = StageStore(base_uri=store.base_uri, pyspark=store.pyspark, now_ms=now_ms)

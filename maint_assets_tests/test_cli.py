@@ -1,0 +1,210 @@
+"""The command line's contracts: JSON shapes, exit codes, one sentence for an error, questions."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maint_assets import cli
+from maint_assets_tests.builder import TableBuilder
+
+PROGRAM = Path(sys.executable).with_name("maint-assets")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    """One live file, and one removed long ago."""
+    built = TableBuilder(tmp_path / "t").at(days_ago=30).create().add("live", "old")
+    return built.remove("old")
+
+
+class Shell:
+    """The command line called in this process, on the session of the tests."""
+
+    def __init__(self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capfd, self._monkeypatch = capfd, monkeypatch
+
+    def __call__(self, *arguments: object) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr."""
+        self._capfd.readouterr()
+        self._monkeypatch.setattr(sys, "argv", ["maint-assets", *map(str, arguments)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        out, err = self._capfd.readouterr()
+        return code, out, err
+
+    def json(self, *arguments: object) -> dict[str, Any]:
+        """The one JSON object on stdout."""
+        code, out, err = self(*arguments, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+
+@pytest.fixture
+def run(
+    spark: object,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Shell:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    return Shell(capfd, monkeypatch)
+
+
+def left(table: TableBuilder) -> set[str]:
+    return {path.name for path in table.path.iterdir() if path.is_file()}
+
+
+def refused(found: tuple[int, str, str], *, code: int, said: str) -> None:
+    assert found[0] == code, found[2]
+    assert said in found[2]
+    assert "Traceback" not in found[2]
+    assert found[1] == ""
+    assert len(found[2].strip().splitlines()) == 1
+
+
+def test_vacuum_plans_and_names_the_paths(run: Shell, table: TableBuilder) -> None:
+    found = run.json("vacuum", table.path, "--paths")
+
+    assert {
+        "table", "version", "cutoff_ms", "executed", "plan_digest", "candidates", "by_kind",
+        "deleted", "missing", "failed", "seconds", "ledger", "paths", "directories",
+    } <= set(found)  # fmt: skip
+    assert (found["executed"], found["paths"], found["directories"]) == (False, ["old"], [])
+    assert found["candidates"]["files"] == 1
+    assert found["deleted"] == {"files": 0, "directories": 0, "bytes": 0}
+    assert left(table) == {"live", "old"}
+
+
+def test_vacuum_executes_without_a_terminal_and_does_not_ask(
+    run: Shell, table: TableBuilder
+) -> None:
+    found = run.json("vacuum", table.path, "--execute")
+
+    assert (found["executed"], found["deleted"]["files"], found["failed"]) == (True, 1, 0)
+    assert Path(found["ledger"]).is_dir()
+    assert "paths" not in found
+    assert left(table) == {"live"}
+
+
+def test_vacuum_for_people_names_what_may_go(run: Shell, table: TableBuilder) -> None:
+    code, out, _ = run("vacuum", table.path)
+
+    assert code == 0
+    assert "1 file" in out
+    assert "old" in out
+
+
+def test_inspect_has_its_keys(run: Shell, table: TableBuilder) -> None:
+    found = run.json("inspect", table.path)
+
+    assert {
+        "table", "table_id", "version", "timestamp_ms", "live_files", "live_bytes", "tombstones",
+        "reader_features", "writer_features", "partition_columns", "refused",
+    } <= set(found)  # fmt: skip
+    assert (found["version"], found["live_files"], found["tombstones"]) == (2, 1, 1)
+
+
+def test_a_too_short_retention_is_refused(run: Shell, table: TableBuilder) -> None:
+    found = run("vacuum", table.path, "--retention", "1 hour", "--json")
+
+    refused(found, code=3, said="--allow-short-retention")
+
+
+def test_a_short_retention_may_be_allowed(run: Shell, table: TableBuilder) -> None:
+    table.stray("young", age_days=1)
+
+    found = run.json(
+        "vacuum", table.path, "--retention", "1 hour", "--allow-short-retention", "--paths"
+    )
+
+    assert found["paths"] == ["old", "young"]
+
+
+def test_what_is_no_delta_table_is_refused(run: Shell, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+
+    refused(run("vacuum", tmp_path / "plain", "--json"), code=3, said="plain")
+
+
+def test_a_corrupt_log_fails(run: Shell, table: TableBuilder) -> None:
+    table.write_log("00000000000000000003.json", "{")
+
+    refused(run("vacuum", table.path, "--json"), code=1, said="00000000000000000003.json")
+
+
+def test_an_unknown_feature_is_refused(run: Shell, tmp_path: Path) -> None:
+    built = TableBuilder(tmp_path / "t").create(features=["neverHeardOf"]).add("a")
+
+    refused(run("vacuum", built.path, "--json"), code=3, said="neverHeardOf")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["vacuum", "t", "--retention", "soon"], "a duration reads like"),
+        (["check", "none.yaml"], "none.yaml"),
+        (["run", "none.yaml"], "none.yaml"),
+    ],
+)
+def test_a_wrong_argument_is_a_usage_error(run: Shell, arguments: list[str], said: str) -> None:
+    refused(run(*arguments), code=2, said=said)
+
+
+def test_an_unknown_option_is_a_usage_error(run: Shell) -> None:
+    code, out, err = run("vacuum", "t", "--retain", "7 days")
+
+    assert (code, out) == (2, "")
+    assert "--retain" in err
+
+
+def test_check_tells_valid_from_invalid(run: Shell, tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text("tables: [{name: a, uri: a}]")
+    (tmp_path / "bad.yaml").write_text("tables:\n- {name: a, url: a}")
+
+    found = run.json("check", "good.yaml")
+
+    assert (found["valid"], found["tables"]) == (True, ["a"])
+    refused(run("check", "bad.yaml"), code=2, said="bad.yaml:2: unknown key 'url'")
+
+
+def test_run_does_the_good_table_and_says_what_is_wrong_with_the_bad(
+    run: Shell, table: TableBuilder, tmp_path: Path
+) -> None:
+    config = "tables: [{name: bad, uri: nowhere}, {name: good, uri: t}]"
+    (tmp_path / "maintenance.yaml").write_text(config)
+
+    code, out, _ = run("run", "--execute", "--json", "--paths")
+
+    tables = json.loads(out)["tables"]
+    assert code == 3
+    assert "nowhere" in tables["bad"]["error"]
+    assert tables["good"]["error"] is None
+    assert tables["good"]["vacuum"]["paths"] == ["old"]
+    assert left(table) == {"live"}
+
+
+@pytest.mark.slow
+def test_on_a_terminal_it_asks_and_no_deletes_nothing(table: TableBuilder, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    os.write(ours, b"n\n")
+
+    found = subprocess.run(
+        [PROGRAM, "vacuum", table.path, "--execute"],
+        stdin=theirs, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False,
+    )  # fmt: skip
+    os.close(ours)
+    os.close(theirs)
+
+    assert found.returncode == 0, found.stderr
+    assert "Delete 1 files" in found.stderr
+    assert left(table) == {"live", "old"}

@@ -1,0 +1,30 @@
+"""Both doors open the configured tables: ``dagster dev`` (pyproject.toml) and workspace.yaml."""
+
+from pathlib import Path
+
+import pytest
+
+from maint_assets_tests.ui.webserver import ROOT, locations, serving
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("with_home", [True, False], ids=["home", "no home"])
+@pytest.mark.parametrize(
+    "command",
+    [["dagster", "dev"], ["dg", "dev"], ["dagster-webserver", "-w", str(ROOT / "workspace.yaml")]],
+    ids=["dagster dev", "dg dev", "webserver"],
+)
+def test_the_tables_of_the_config_are_shown(
+    tmp_path: Path, command: list[str], with_home: bool
+) -> None:
+    (tmp_path / "m.yaml").write_text("tables: [{name: orders, uri: a}, {name: events, uri: b}]")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    home = str(tmp_path / "home") if with_home else None
+    env = {"MAINT_ASSETS_CONFIG": str(tmp_path / "m.yaml"), "DAGSTER_HOME": home}
+
+    with serving(command, env, tmp_path / "log") as address:
+        found = locations(address)
+
+    assert found == {"maint_assets": {"orders", "events"}}

@@ -1,0 +1,138 @@
+"""What a person sees in the Dagster UI: the lineage of a table, its plan, plots over time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+from maint_assets.assets.launch import Launcher
+from maint_assets.assets.report import execute_vacuum, plan_vacuum
+from maint_assets.config import load
+from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.ui.webserver import ROOT, serving
+
+pytestmark = [pytest.mark.ui, pytest.mark.slow]
+
+STAGES = ("snapshot", "valid_files", "listing", "diff", "deletion")
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SHOTS = Path(os.environ.get("MAINT_ASSETS_SHOTS", ROOT / "artifacts"))
+CONFIG = """
+workspace: out
+tables:
+  - {name: orders, uri: lake/orders, depends_on: [raw/orders], vacuum: {max_delete_share: 1}}
+"""
+WAIT_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A webserver over a home in which a chain was planned twice and then executed."""
+
+    address: str
+    digest: str
+
+
+def maintained(home: Path) -> str:
+    """Runs the chain into a DAGSTER_HOME; the digest of the plan that was executed."""
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\nnux: {enabled: false}\n")
+    (home / "maintenance.yaml").write_text(CONFIG)
+    table = TableBuilder(home / "lake" / "orders").at(days_ago=30)
+    table.create(partition_columns=["day"])
+    days = [f"2026-10-{number:02}" for number in range(1, 9)]
+    for day in days:
+        table.add("part-0.parquet", "part-1.parquet", partition={"day": day}, rows=2_000)
+    for day in days[:5]:
+        table.at(days_ago=20).remove(f"day={day}/part-0.parquet")
+    settings = load(home / "maintenance.yaml")
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        launcher = Launcher(settings, instance)
+        plan_vacuum(launcher, settings.tables[0])
+        for day in days[5:]:
+            table.at(days_ago=12).remove(f"day={day}/part-1.parquet")
+        table.stray("day=2026-10-03/part-of-a-failed-job.parquet", age_days=15, content=b"x" * 9_000)
+        report = plan_vacuum(launcher, settings.tables[0])
+        execute_vacuum(launcher, settings.tables[0], report, by="ada@example.org")
+    return report.planned.plan.digest
+
+
+@pytest.fixture(scope="module")
+def shown(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    home = tmp_path_factory.mktemp("home")
+    digest = maintained(home)
+    env = {"DAGSTER_HOME": str(home), "MAINT_ASSETS_CONFIG": str(home / "maintenance.yaml")}
+    command = ["dagster-webserver", "-w", str(ROOT / "workspace.yaml")]
+    with serving(command, env, home / "webserver.log") as address:
+        yield Shown(address, digest)
+
+
+@pytest.fixture(scope="module")
+def page(chromium: str, shown: Shown) -> Iterator[Page]:  # after the chain: two event loops
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGS)
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        page.set_default_timeout(WAIT_MS)
+        yield page
+        browser.close()
+
+
+def shoot(page: Page, name: str, *, height: int = 900) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.set_viewport_size({"width": 1400, "height": height})
+    page.wait_for_timeout(1_500)
+    page.screenshot(path=SHOTS / f"{name}.png")
+
+
+def test_the_lineage_shows_five_stages_hung_off_the_users_table(page: Page, shown: Shown) -> None:
+    page.goto(f"{shown.address}/locations/maint_assets/asset-groups/orders/lineage")
+
+    for name in STAGES:
+        page.get_by_text(name, exact=True).first.wait_for()
+    shoot(page, "chain")
+
+
+def test_the_plan_shows_its_summary_files_and_digest(page: Page, shown: Shown) -> None:
+    page.goto(f"{shown.address}/assets/maintenance/orders/diff?view=overview")
+
+    page.get_by_text("may go").first.wait_for()
+    page.get_by_text("part-of-a-failed-job.parquet").first.wait_for()
+    assert page.get_by_text(shown.digest).count() > 0
+    shoot(page, "diff", height=1_700)
+
+
+def test_the_checks_of_the_plan_are_named(page: Page, shown: Shown) -> None:
+    page.goto(f"{shown.address}/assets/maintenance/orders/diff?view=checks")
+
+    page.get_by_text("no_active_file_missing").first.wait_for()
+    page.get_by_text("nothing_valid_in_plan").first.wait_for()
+    shoot(page, "checks")
+
+
+def test_numbers_plot_over_time(page: Page, shown: Shown) -> None:
+    page.goto(f"{shown.address}/assets/maintenance/orders/diff?view=overview")
+    page.get_by_text("Plots", exact=True).first.click()
+
+    page.locator("canvas").first.wait_for()
+    assert page.locator("canvas").count() > 3
+    shoot(page, "plots", height=1_500)
+
+
+def test_the_deletion_shows_each_outcome(page: Page, shown: Shown) -> None:
+    page.goto(f"{shown.address}/assets/maintenance/orders/deletion?view=overview")
+
+    page.get_by_text("deleted").first.wait_for()
+    page.get_by_text("ada@example.org").first.wait_for()
+    shoot(page, "deletion", height=1_500)
