@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 
 from maint_assets.assets.launch import Launched, Launcher
 from maint_assets.assets.report import VacuumReport, execute_vacuum, plan_vacuum, planned_paths
+from maint_assets.assets.store import StageStore
 from maint_assets.config import Maintenance, TableSettings, VacuumSettings
 
 
@@ -59,3 +60,9 @@ def files(report: VacuumReport) -> set[str]:
 def directories(report: VacuumReport) -> set[str]:
     """The planned directories."""
     return set(planned_paths(report.diff, directories=True))
+
+
+def set_clock(chain: Chain, now_ms: int | None) -> None:
+    """Stops the chain's clock at a time, or lets it run again."""
+    store = chain.launcher.store
+    chain.launcher.store = StageStore(base_uri=store.base_uri, pyspark=store.pyspark, now_ms=now_ms)

@@ -41,7 +41,19 @@ def test_a_duration_is_exactly_as_given(text: str, expected: timedelta) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "7", "days", "seven days", "7 dayz", "1 month", "7 days,", "7 days 12", "1e3 days", "--7 days"],
+    [
+        "",
+        " ",
+        "7",
+        "days",
+        "seven days",
+        "7 dayz",
+        "1 month",
+        "7 days,",
+        "7 days 12",
+        "1e3 days",
+        "--7 days",
+    ],
 )
 def test_a_duration_without_number_or_known_unit_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a duration reads like"):
@@ -136,7 +148,11 @@ def test_an_unknown_key_near_to_none_names_the_known_ones() -> None:
         ("tables:\n- name: a\n  uri: a\n  depends_on: raw/a", 4, "depends_on: "),
         ("workspace: x\ntables:\n- name: a b\n  uri: a", 3, "letters, digits and _, not 'a b'"),
         ("workspace: x\ndefaults: [1]", 2, "defaults: "),
-        ("workspace: x\ndefaults: {vacuum: {mode: fast}}\ntables: [{name: a, uri: a}]", 2, "mode: "),
+        (
+            "workspace: x\ndefaults: {vacuum: {mode: fast}}\ntables: [{name: a, uri: a}]",
+            2,
+            "mode: ",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_line(text: str, line: int, said: str) -> None:
@@ -155,7 +171,11 @@ def test_two_tables_of_one_name_are_refused(second: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("a: [", "is not YAML at line 1"), ("- 1", "not a mapping"), ("tables: !!python/name:os.x", "not YAML")],
+    [
+        ("a: [", "is not YAML at line 1"),
+        ("- 1", "not a mapping"),
+        ("tables: !!python/name:os.x", "not YAML"),
+    ],
 )
 def test_what_is_not_a_yaml_mapping_is_refused(text: str, said: str) -> None:
     assert said in refusal(text)
@@ -179,7 +199,9 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert [table.uri for table in found.tables] == [str(tmp_path / "conf/lake/a"), "/lake/b"]
 
 
-@pytest.mark.parametrize("uri", ["s3://lake/a", "file:/lake/a", "abfss://c@a.dfs.core.windows.net/t"])
+@pytest.mark.parametrize(
+    "uri", ["s3://lake/a", "file:/lake/a", "abfss://c@a.dfs.core.windows.net/t"]
+)
 def test_uris_stay_as_they_are(uri: str) -> None:
     assert parsed(f"tables: [{{name: a, uri: '{uri}'}}]").tables[0].uri == uri
 
@@ -193,7 +215,9 @@ def test_environment_variables_are_expanded(monkeypatch: pytest.MonkeyPatch) -> 
     assert (found.workspace, found.tables[0].uri) == ("/out/maint", "s3://lake/a")
 
 
-def test_an_environment_variable_that_is_not_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_variable_that_is_not_set_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("LAKE", raising=False)
 
     said = refusal("workspace: x\ntables:\n- name: a\n  uri: ${LAKE}/a")

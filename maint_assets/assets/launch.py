@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from dagster._utils.error import SerializableErrorInfo
+    from dagster_shared.error import SerializableErrorInfo
 
     from maint_assets.config import Maintenance, TableSettings
 
@@ -115,7 +115,9 @@ def _error(result: dg.ExecuteInProcessResult) -> MaintError | None:
             return typed or _untyped(str(event.step_key), failure.error)
         if event.is_run_failure:
             return _untyped("run", event.job_failure_data.error)
-    return None
+    if result.success:
+        return None
+    return MaintError("run", "failed before its first stage", "run again with --debug")
 
 
 def _untyped(where: str, cause: SerializableErrorInfo | None) -> MaintError:

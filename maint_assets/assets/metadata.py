@@ -120,9 +120,7 @@ def preview(dataset: StageDataset, schema: T.StructType, *order: str) -> dg.Tabl
     """
     rows = first_rows(dataset, PREVIEW_ROWS, *order)
     told = [field for field in schema if any(row[field.name] is not None for row in rows)]
-    columns = [
-        dg.TableColumn(field.name.removesuffix("_ms"), _shown_type(field)) for field in told
-    ]
+    columns = [dg.TableColumn(field.name.removesuffix("_ms"), _shown_type(field)) for field in told]
     records = [
         dg.TableRecord({
             field.name.removesuffix("_ms"): _cell(field.name, row[field.name]) for field in told

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dagster_pyspark import LazyPySparkResource
@@ -16,7 +17,7 @@ from maint_assets.assets.java import find_java
 from maint_assets.errors import of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
     from pyspark.sql import SparkSession
@@ -108,24 +109,43 @@ def stage(spark: SparkSession, run_id: str, description: str) -> Iterator[None]:
     PySpark's call into the JVM cannot be interrupted: jobs are cancelled from another thread
     before Dagster's own handler raises (spec: dagster.md 4.3). Main thread on Unix only.
     """
-    spark.addTag(run_id)
+    tags = _tags(spark)
+    tags.add(run_id)
     with contextlib.suppress(PySparkException):
         spark.sparkContext.setJobDescription(description)
-    restore = _cancel_on_interrupt(spark, run_id)
+    restore = _cancel_on_interrupt(tags, run_id)
     try:
         yield
     finally:
         restore()
-        spark.removeTag(run_id)
+        tags.remove(run_id)
 
 
-def _cancel_on_interrupt(spark: SparkSession, run_id: str):
+@dataclass(frozen=True, slots=True)
+class _Tags:
+    """How jobs are tagged, and cancelled by their tag from any thread."""
+
+    add: Callable[[str], None]
+    remove: Callable[[str], None]
+    cancel: Callable[[str], object]
+
+
+def _tags(spark: SparkSession) -> _Tags:
+    """The tags of the context: a classic session knows its own in one thread only."""
+    try:
+        context = spark.sparkContext
+    except PySparkException:  # Spark Connect has no context
+        return _Tags(spark.addTag, spark.removeTag, spark.interruptTag)
+    return _Tags(context.addJobTag, context.removeJobTag, context.cancelJobsWithTag)
+
+
+def _cancel_on_interrupt(tags: _Tags, run_id: str) -> Callable[[], object]:
     if threading.current_thread() is not threading.main_thread():
         return lambda: None
     previous = signal.getsignal(signal.SIGINT)
 
     def cancel(number: int, frame: FrameType | None) -> None:
-        helper = threading.Thread(target=spark.interruptTag, args=(run_id,), daemon=True)
+        helper = threading.Thread(target=tags.cancel, args=(run_id,), daemon=True)
         helper.start()
         helper.join(_CANCEL_SECONDS)
         if callable(previous):

@@ -226,6 +226,7 @@ def _plan(
         cutoff_ms=seen.cutoff_ms or 0,
         retention_ms=seen.retention_ms or 0,
         retention_asked=seen.retention_asked,
+        table_retention_ms=seen.table_retention_ms,
         planned_ms=seen.planned_ms,
         digest=digest,
         files=written.rows - directories,

@@ -43,6 +43,7 @@ class SnapshotSummary:
     planned_ms: int
     retention_ms: int | None
     retention_asked: bool
+    table_retention_ms: int
     cutoff_ms: int | None
     live_files: int
     live_bytes: int
@@ -95,6 +96,7 @@ def snapshot_summary(
         planned_ms=planned_ms,
         retention_ms=retention_ms,
         retention_asked=retention_asked,
+        table_retention_ms=head.properties.deleted_file_retention_ms,
         cutoff_ms=None if retention_ms is None else planned_ms - retention_ms,
         live_files=metrics["live_files"],
         live_bytes=metrics["live_bytes"],

@@ -102,7 +102,8 @@ def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
     if reasons:
         raise UnsupportedFeatureError(plan.table, "; ".join(reasons), "use an engine that knows it")
     contiguous_after(log_files(location), plan.version, table=plan.table)
-    if not plan.retention_asked and head.properties.deleted_file_retention_ms > plan.retention_ms:
+    own_ms = head.properties.deleted_file_retention_ms
+    if own_ms > max(plan.retention_ms, plan.table_retention_ms):
         raise StalePlanError(plan.table, "its retention was raised since the plan", "plan again")
     _refuse_clock_skew(head, limits, now_ms=now_ms)
     return head

@@ -33,6 +33,7 @@ class VacuumPlan:
     cutoff_ms: int
     retention_ms: int
     retention_asked: bool
+    table_retention_ms: int
     planned_ms: int
     digest: str
     files: int

@@ -118,7 +118,10 @@ def test_a_subclass_changes_specs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_importing_the_package_costs_nothing() -> None:
-    code = "import sys, maint_assets, maint_assets.errors; print([m for m in ('dagster', 'pyspark') if m in sys.modules])"
+    code = (
+        "import sys, maint_assets, maint_assets.errors; "
+        "print([m for m in ('dagster', 'pyspark') if m in sys.modules])"
+    )
 
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

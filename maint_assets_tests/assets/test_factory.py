@@ -91,7 +91,7 @@ def test_the_checks_of_each_stage() -> None:
     }
 
     assert found == {
-        ("snapshot", "log_checksum_agrees", True),
+        ("snapshot", "log_checksum_agrees", False),
         ("diff", "no_active_file_missing", False),
         ("diff", "nothing_valid_in_plan", True),
         ("deletion", "active_files_are_there", True),
@@ -185,7 +185,10 @@ def test_jobs_run_in_one_process() -> None:
 def test_a_schedule_requests_one_run_a_table() -> None:
     cron = "0 3 * * *"
     defs = definitions(
-        table("a", schedule=cron), table("b", "auto", schedule=cron), table("c"), table("d", schedule="@daily")
+        table("a", schedule=cron),
+        table("b", "auto", schedule=cron),
+        table("c"),
+        table("d", schedule="@daily"),
     )
     at = datetime(2026, 1, 2, 3, tzinfo=timezone.utc)
     context = dg.build_schedule_context(
@@ -204,7 +207,9 @@ def test_a_schedule_requests_one_run_a_table() -> None:
 def test_schedules_ship_stopped() -> None:
     defs = definitions(table(schedule="0 3 * * *"))
 
-    assert defs.resolve_schedule_def("maintenance").default_status == dg.DefaultScheduleStatus.STOPPED
+    assert (
+        defs.resolve_schedule_def("maintenance").default_status == dg.DefaultScheduleStatus.STOPPED
+    )
 
 
 @pytest.mark.parametrize("cron", ["often", "61 3 * * *"])

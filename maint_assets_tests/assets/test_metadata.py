@@ -16,7 +16,14 @@ STAGES = ("snapshot", "valid_files", "listing", "diff", "deletion")
 
 @pytest.mark.parametrize(
     ("size", "shown"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 KB"), (14_500, "14.5 KB"), (3_200_000_000, "3.2 GB"), (5e18, "5000.0 PB")],
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 KB"),
+        (14_500, "14.5 KB"),
+        (3_200_000_000, "3.2 GB"),
+        (5e18, "5000.0 PB"),
+    ],
 )
 def test_sizes_read_as_people_write_them(size: float, shown: str) -> None:
     assert human_bytes(size) == shown

@@ -48,7 +48,15 @@ def test_a_digest_is_free_of_order_and_partitioning(
         [*ROWS, ROWS[0]],
         [*ROWS, (None, None)],
     ],
-    ids=["number", "text", "null moved", "null to the other column", "fewer", "twice", "more nulls"],
+    ids=[
+        "number",
+        "text",
+        "null moved",
+        "null to the other column",
+        "fewer",
+        "twice",
+        "more nulls",
+    ],
 )
 def test_a_digest_changes_with_any_value(
     spark: SparkSession, dataset: StageDataset, rows: list[Any]

@@ -7,25 +7,8 @@ from pyspark.sql import SparkSession
 
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.oracles import delta_rs, delta_spark
-from maint_assets_tests.oracles.feature_tables import FEATURE_TABLES
 
 pytestmark = pytest.mark.oracle
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("feature", FEATURE_TABLES)
-def test_feature_table_is_readable_and_has_removed_files(
-    spark: SparkSession, tmp_path: Path, feature: str
-) -> None:
-    FEATURE_TABLES[feature](spark, tmp_path)
-
-    planned = delta_spark.planned_files(spark, tmp_path, retention_hours=0)
-
-    active = delta_spark.active_files(spark, tmp_path)
-    assert active
-    assert planned
-    assert not planned & active
-    assert all((tmp_path / name).is_file() for name in planned | active)
 
 
 def test_both_judges_plan_what_has_expired(spark: SparkSession, tmp_path: Path) -> None:

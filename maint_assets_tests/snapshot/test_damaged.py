@@ -75,7 +75,11 @@ REFUSED: dict[str, tuple[Damage, type[MaintError], str]] = {
     "gap": (
         lambda t: gone(t, checkpoint(2), checkpoint(4), commit(3)), LogGapError, commit(3),
     ),
-    "gap after the checkpoint": (lambda t: (t.add("e"), gone(t, commit(5))), LogGapError, commit(5)),
+    "gap after the checkpoint": (
+        lambda t: (t.add("e"), gone(t, commit(5))),
+        LogGapError,
+        commit(5),
+    ),
     "first commit gone": (
         lambda t: gone(t, checkpoint(2), checkpoint(4), commit(0)), LogGapError, commit(0),
     ),
@@ -103,7 +107,11 @@ REFUSED: dict[str, tuple[Damage, type[MaintError], str]] = {
         lambda t: (gone(t, checkpoint(2), checkpoint(4)), cut(t, commit(0), 0)),
         CorruptLogError, "protocol",
     ),
-    "empty log": (lambda t: [p.unlink() for p in t.log.iterdir()], NotADeltaTableError, "_delta_log"),
+    "empty log": (
+        lambda t: [p.unlink() for p in t.log.iterdir()],
+        NotADeltaTableError,
+        "_delta_log",
+    ),
 }  # fmt: skip
 
 

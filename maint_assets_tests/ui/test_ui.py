@@ -63,7 +63,9 @@ def maintained(home: Path) -> str:
         plan_vacuum(launcher, settings.tables[0])
         for day in days[5:]:
             table.at(days_ago=12).remove(f"day={day}/part-1.parquet")
-        table.stray("day=2026-10-03/part-of-a-failed-job.parquet", age_days=15, content=b"x" * 9_000)
+        table.stray(
+            "day=2026-10-03/part-of-a-failed-job.parquet", age_days=15, content=b"x" * 9_000
+        )
         report = plan_vacuum(launcher, settings.tables[0])
         execute_vacuum(launcher, settings.tables[0], report, by="ada@example.org")
     return report.planned.plan.digest

@@ -55,12 +55,17 @@ def asked(address: str, query: str) -> Any:
 
 def locations(address: str) -> dict[str, set[str]]:
     """The groups of assets by code location; waits until all are loaded."""
-    query = "{ repositoriesOrError { ... on RepositoryConnection { nodes { location { name } assetGroups { groupName } } } } }"
+    query = (
+        "{ repositoriesOrError { ... on RepositoryConnection "
+        "{ nodes { location { name } assetGroups { groupName } } } } }"
+    )
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
         nodes = asked(address, query)["repositoriesOrError"].get("nodes")
         if nodes:
-            return {n["location"]["name"]: {g["groupName"] for g in n["assetGroups"]} for n in nodes}
+            return {
+                n["location"]["name"]: {g["groupName"] for g in n["assetGroups"]} for n in nodes
+            }
         time.sleep(0.5)
     return {}
 

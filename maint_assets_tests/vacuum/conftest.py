@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.store import StageStore
-from maint_assets_tests.chain import Chain
+from maint_assets_tests.chain import Chain, set_clock
 
 ChainOf = Callable[..., Chain]
 
@@ -38,9 +37,3 @@ def chain_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
     yield chain_of
     for chain in made:
         chain.launcher.instance.dispose()
-
-
-def set_clock(chain: Chain, now_ms: int | None) -> None:
-    """Stops the chain's clock at a time, or lets it run again."""
-    store = chain.launcher.store
-    chain.launcher.store = StageStore(base_uri=store.base_uri, pyspark=store.pyspark, now_ms=now_ms)

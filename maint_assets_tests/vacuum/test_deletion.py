@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from maint_assets.config import VacuumSettings
 from maint_assets.errors import (
+    ChecksumMismatchError,
     DeletionFailedError,
     GuardError,
     MaintError,
@@ -18,9 +19,9 @@ from maint_assets.errors import (
 )
 from maint_assets.vacuum.plan import Limits, VacuumPlan, refuse_beyond
 from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import files
+from maint_assets_tests.chain import files, set_clock
 from maint_assets_tests.oracles import delta_spark
-from maint_assets_tests.vacuum.conftest import ChainOf, set_clock
+from maint_assets_tests.vacuum.conftest import ChainOf
 
 ICT = {"delta.enableInCommitTimestamps": "true"}
 pytestmark = pytest.mark.slow
@@ -232,7 +233,7 @@ def test_checksum_that_disagrees_refuses_the_plan(tmp_path: Path, chain_of: Chai
     crc = table.log / f"{2:020}.crc"
     crc.write_text(crc.read_text().replace('"numFiles": 3', '"numFiles": 4'))
 
-    with pytest.raises(MaintError):
+    with pytest.raises(ChecksumMismatchError, match="says 4"):
         chain_of(tmp_path).plan()
 
     assert (tmp_path / "x").exists()
@@ -241,7 +242,8 @@ def test_checksum_that_disagrees_refuses_the_plan(tmp_path: Path, chain_of: Chai
 def plan_of(**numbers: int) -> VacuumPlan:
     values = {
         "version": 1, "cutoff_ms": 0, "retention_ms": 0, "planned_ms": 0, "files": 10,
-        "directories": 0, "bytes": 50, "table_bytes": 100, "scanned_directories": 1, "missing_files": 0,
+        "directories": 0, "bytes": 50, "table_bytes": 100, "scanned_directories": 1,
+        "missing_files": 0, "table_retention_ms": 0,
     }  # fmt: skip
     return VacuumPlan(
         table="t", table_id="i", digest="d", retention_asked=False, missing_example=None,

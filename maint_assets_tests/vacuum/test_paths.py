@@ -1,4 +1,4 @@
-"""Names and spellings: what the log names stays, however it writes it; what is strange stays too."""
+"""Names and spellings: what the log names stays, however written; what is strange stays too."""
 
 import os
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_foreign_paths_are_untouched_and_no_failure(spark: SparkSession, tmp_pat
     clone.add("y", path="s3://bucket/clone/y").add("z", path="../source/g").age("*", 9)
 
     assert planned(spark, clone.path).files == {"x", "y", "z"}
-    with pytest.raises((Py4JJavaError, PySparkException), match="DELTA_FAIL_RELATIVIZE_PATH|s3"):
+    with pytest.raises((Py4JJavaError, PySparkException), match=r"DELTA_FAIL_RELATIVIZE_PATH|s3"):
         delta_spark.planned_files(spark, clone.path, 0)
 
 
@@ -144,7 +144,7 @@ def test_links_and_strange_names_are_never_planned_or_followed(
     for name in (b"caf\xe9", b"bad\xff"):
         Path(os.fsdecode(bytes(root) + b"/" + name)).write_bytes(b"x")
     table.age("*/*", 9).age("kept", 9).age("d", 9).age("only_link", 9)
-    for name in os.listdir(bytes(root)):
+    for name in os.listdir(bytes(root)):  # noqa: PTH208 - names that are no text
         os.utime(bytes(root) + b"/" + name, (1, 1), follow_symlinks=False)
 
     plan = planned(spark, root)
