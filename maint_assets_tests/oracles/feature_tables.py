@@ -82,15 +82,13 @@ FEATURE_TABLES: dict[str, TableWriter] = {
         properties={"delta.enableTypeWidening": "true"},
     ),
     "clustering": _table((*INSERTS, OPTIMIZE, UPDATE, DELETE), clause="CLUSTER BY (id)"),
-    "identityColumns": _table(columns=f"{COLUMNS}, k BIGINT GENERATED ALWAYS AS IDENTITY"),
-    "checkConstraints": _table((
-        INSERTS[0],
-        "ALTER TABLE {t} ADD CONSTRAINT positive CHECK (id >= 0)",
-        *CHANGES[1:],
-    )),
-    "generatedColumns": _table(columns=f"{COLUMNS}, twice BIGINT GENERATED ALWAYS AS (id * 2)"),
-    "allowColumnDefaults": _table(
-        columns=f"{COLUMNS}, state STRING DEFAULT 'open'",
+    # identityColumns, checkConstraints, generatedColumns, allowColumnDefaults
+    "writerFeatures": _table(
+        (INSERTS[0], "ALTER TABLE {t} ADD CONSTRAINT positive CHECK (id >= 0)", *CHANGES[1:]),
+        columns=(
+            f"{COLUMNS}, k BIGINT GENERATED ALWAYS AS IDENTITY, "
+            "twice BIGINT GENERATED ALWAYS AS (id * 2), state STRING DEFAULT 'open'"
+        ),
         properties={"delta.feature.allowColumnDefaults": "supported"},
     ),
     "variantType": _table(

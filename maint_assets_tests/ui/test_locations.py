@@ -9,11 +9,15 @@ from maint_assets_tests.ui.webserver import ROOT, locations, serving
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("with_home", [True, False], ids=["home", "no home"])
 @pytest.mark.parametrize(
-    "command",
-    [["dagster", "dev"], ["dg", "dev"], ["dagster-webserver", "-w", str(ROOT / "workspace.yaml")]],
-    ids=["dagster dev", "dg dev", "webserver"],
+    ("command", "with_home"),
+    [
+        (["dagster", "dev"], True),
+        (["dagster", "dev"], False),
+        (["dg", "dev"], True),
+        (["dagster-webserver", "-w", str(ROOT / "workspace.yaml")], False),
+    ],
+    ids=["dagster dev", "dagster dev, no home", "dg dev", "webserver, no home"],
 )
 def test_the_tables_of_the_config_are_shown(
     tmp_path: Path, command: list[str], with_home: bool
