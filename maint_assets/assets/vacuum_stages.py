@@ -13,7 +13,7 @@ from pyspark.sql import Observation
 from maint_assets.assets.spark import planned_for
 from maint_assets.assets.store import measures
 from maint_assets.config import milliseconds
-from maint_assets.delta.features import Operation, unsupported
+from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import is_hidden_path
 from maint_assets.delta.paths import is_outside, relative
 from maint_assets.errors import (
@@ -72,7 +72,7 @@ class StageResult:
 def snapshot_stage(run: StageRun) -> StageResult:
     """The state of the newest version, and the cutoff that the whole chain uses."""
     head = table_head(Location.of(run.table.uri))
-    refuse(head, Operation.READ)
+    refuse_unsupported(head.protocol, Operation.READ, table=head.table)
     _refuse_workspace_inside(run, head)
     planned_ms = run.now_ms()
     refused = refused_operations(head)
@@ -170,13 +170,6 @@ def _refuse_workspace_inside(run: StageRun, head: TableHead) -> None:
         f"the workspace {run.store.base_uri} lies inside the table",
         "put it beside the tables",
     )
-
-
-def refuse(head: TableHead, operation: Operation) -> None:
-    """UnsupportedFeatureError when the table's protocol forbids the operation."""
-    reasons = unsupported(head.protocol, operation)
-    if reasons:
-        raise UnsupportedFeatureError(head.table, "; ".join(reasons), "use an engine that knows it")
 
 
 def asked_retention_ms(head: TableHead, settings: VacuumSettings) -> int:

@@ -8,9 +8,9 @@ from importlib.metadata import version as package_version
 from typing import TYPE_CHECKING, Any
 
 from maint_assets.delta.actions import parse_action
-from maint_assets.delta.features import Operation, unsupported
+from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import commit_name
-from maint_assets.errors import CommitError, StalePlanError, UnsupportedFeatureError
+from maint_assets.errors import CommitError, StalePlanError
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
 from maint_assets.storage import read
@@ -60,9 +60,7 @@ def _latest(head: TableHead) -> TableHead:
     latest = table_head(head.location)
     if latest.metadata.id != head.metadata.id:
         raise StalePlanError(head.table, "the table was replaced by another one", "plan again")
-    reasons = unsupported(latest.protocol, Operation.VACUUM)
-    if reasons:
-        raise UnsupportedFeatureError(head.table, "; ".join(reasons), "use an engine that knows it")
+    refuse_unsupported(latest.protocol, Operation.VACUUM, table=head.table)
     return latest
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from maint_assets.errors import UnsupportedFeatureError
+
 if TYPE_CHECKING:
     from maint_assets.delta.actions import Protocol
 
@@ -133,6 +135,13 @@ def writer_feature_names(protocol: Protocol) -> tuple[str, ...]:
 def feature_names(protocol: Protocol) -> tuple[str, ...]:
     """All features of the table, sorted."""
     return tuple(sorted({*reader_feature_names(protocol), *writer_feature_names(protocol)}))
+
+
+def refuse_unsupported(protocol: Protocol, operation: Operation, *, table: str) -> None:
+    """UnsupportedFeatureError with every reason, when the protocol forbids the operation."""
+    reasons = unsupported(protocol, operation)
+    if reasons:
+        raise UnsupportedFeatureError(table, "; ".join(reasons), "use an engine that knows it")
 
 
 def unsupported(protocol: Protocol, operation: Operation) -> list[str]:

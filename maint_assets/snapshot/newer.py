@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from maint_assets.delta.actions import parse_action
 from maint_assets.delta.deletion_vectors import file_path
-from maint_assets.delta.features import Operation, unsupported
+from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import commit_name
 from maint_assets.delta.paths import TableRoot, spellings
-from maint_assets.errors import StalePlanError, UnsupportedFeatureError
+from maint_assets.errors import StalePlanError
 from maint_assets.snapshot.log import LOG
 from maint_assets.snapshot.places import located, through_links
 from maint_assets.storage import read
@@ -51,11 +51,7 @@ class NewerCommits:
         if action.metaData is not None and action.metaData.id != self._table_id:
             raise StalePlanError(table, "the table was replaced by another one", "plan again")
         if action.protocol is not None:
-            reasons = unsupported(action.protocol, self._operation)
-            if reasons:
-                raise UnsupportedFeatureError(
-                    table, "; ".join(reasons), "use an engine that knows it"
-                )
+            refuse_unsupported(action.protocol, self._operation, table=table)
 
     def _named(self, action: Action) -> Iterator[str]:
         for file in (action.add, action.remove, action.cdc):

@@ -19,13 +19,12 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from maint_assets.delta.features import Operation, unsupported
+from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.paths import TableRoot, parents, relative
 from maint_assets.errors import (
     GuardError,
     MaintError,
     StalePlanError,
-    UnsupportedFeatureError,
 )
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, contiguous_after, log_files
@@ -98,9 +97,7 @@ def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
         raise StalePlanError(
             plan.table, f"is at version {head.version}, planned was {plan.version}", "plan again"
         )
-    reasons = unsupported(head.protocol, Operation.VACUUM)
-    if reasons:
-        raise UnsupportedFeatureError(plan.table, "; ".join(reasons), "use an engine that knows it")
+    refuse_unsupported(head.protocol, Operation.VACUUM, table=plan.table)
     contiguous_after(log_files(location), plan.version, table=plan.table)
     own_ms = head.properties.deleted_file_retention_ms
     if own_ms > max(plan.retention_ms, plan.table_retention_ms):
