@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.assets import vacuum_stages
 from maint_assets.assets.report import VacuumReport
 from maint_assets.snapshot import replay
-from maint_assets.vacuum import deletion, listing
+from maint_assets.storage import rows
+from maint_assets.vacuum import deletion, diff, listing, verification
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain, directories, files
 from maint_assets_tests.oracles import delta_spark
@@ -19,10 +19,12 @@ from maint_assets_tests.oracles import delta_spark
 def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every threshold below which a stage takes one task is gone; slices of three entries."""
     monkeypatch.setattr(replay, "SMALL_LOG_BYTES", 0)
+    monkeypatch.setattr(replay, "BUCKET_BYTES", 3_000)
+    monkeypatch.setattr(rows, "TASK_ROWS", 3)
+    monkeypatch.setattr(diff, "BUCKET_ROWS", 10)
+    monkeypatch.setattr(verification, "BUCKET_ROWS", 10)
     monkeypatch.setattr(listing, "SMALL_ENTRIES", 0)
     monkeypatch.setattr(listing, "SLICE_ENTRIES", 3)
-    monkeypatch.setattr(vacuum_stages, "SMALL_LOG_BYTES", 0)
-    monkeypatch.setattr(vacuum_stages, "SMALL_ROWS", 0)
     monkeypatch.setattr(deletion, "SMALL_PLAN", 0)
     monkeypatch.setattr("maint_assets.assets.deletion_stage.SMALL_PLAN", 0)
 

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from maint_assets.assets.spark import planned_for
-from maint_assets.assets.vacuum_stages import SMALL_ROWS
-from maint_assets.vacuum.diff import DIFF_SCHEMA
-from maint_assets.vacuum.summaries import ValidFilesSummary
-from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
+from maint_assets.vacuum.verification import valid_in_plan
 
 if TYPE_CHECKING:
     from maint_assets.assets.deletion_stage import DeletionSummary
@@ -62,11 +58,9 @@ def _none_missing(_: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, An
 def _nothing_valid(run: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, Any]]:
     if not planned.plan.files:
         return True, {"valid_in_plan": 0}
-    small = run.summary("valid_files", ValidFilesSummary).paths <= SMALL_ROWS
-    with planned_for(run.spark, small=small):
-        plan = run.output.rows(run.spark, DIFF_SCHEMA).select("path")
-        valid = run.rows("valid_files", VALID_FILES_SCHEMA).select("path")
-        found = plan.join(valid, on="path", how="left_semi").count()
+    plan, valid = run.output.parts(), run.upstream("valid_files").parts()
+    counts = valid_in_plan(run.spark, plan, valid, parallelism=run.parallelism).collect()
+    found = sum(row["count"] for row in counts)
     return not found, {"valid_in_plan": found}
 
 

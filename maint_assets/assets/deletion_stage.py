@@ -7,8 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from maint_assets.assets.spark import planned_for
-from maint_assets.assets.store import Written, measures
+from maint_assets.assets.store import Dataset
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.config import milliseconds
 from maint_assets.errors import DeletionFailedError, StalePlanError
@@ -19,19 +18,18 @@ from maint_assets.vacuum.deletion import (
     SMALL_PLAN,
     deletion,
     directory_deletion,
+    ledger_parts,
     ready_head,
     recorded,
 )
-from maint_assets.vacuum.diff import DIFF_SCHEMA
 from maint_assets.vacuum.plan import Deleted, Limits, refuse_beyond
 from maint_assets.vacuum.summaries import DiffSummary
-from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
 from maint_assets.vacuum.verification import missing_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import Row
 
     from maint_assets.assets.run import StageRun
     from maint_assets.config import VacuumSettings
@@ -78,8 +76,7 @@ def deletion_stage(
     head = ready_head(plan, limits, now_ms=run.now_ms())
     records.log_planned(plan, dry_run=False)
     started = time.monotonic()
-    with planned_for(run.spark, small=plan.files + plan.directories <= SMALL_PLAN):
-        done = _recorded_run(run, plan, head)
+    done = _recorded_run(run, plan, head)
     seconds = time.monotonic() - started
     records.log_deleted(plan, done)
     summary = DeletionSummary(
@@ -98,7 +95,9 @@ def deletion_stage(
         ledger=run.output.rows_location.path,
         approved_by=approved_by,
     )
-    made = result(run, Written(done.paths, plan.digest, {}), summary)
+    written = Dataset(done.paths, plan.digest, {})
+    run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
+    made = result(run, written, summary)
     _raise_failed(plan, summary)
     return made
 
@@ -121,24 +120,15 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
 
 
 def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
-    rows, ledger = run.rows("diff", DIFF_SCHEMA), run.output.rows_location
-    jobs = [deletion(rows, plan, ledger=ledger, parallelism=run.parallelism)]
-    if plan.files + plan.directories > SMALL_PLAN:
-        jobs.append(directory_deletion(rows, plan, ledger=ledger))
-    outcomes = [row for job in jobs for row in _totals(job)]
+    parts, ledger = run.upstream("diff").parts(), run.output.rows_location
+    jobs = [deletion(run.spark, parts, plan, ledger=ledger, parallelism=run.parallelism)]
+    if plan.paths > SMALL_PLAN and plan.directories:
+        jobs.append(directory_deletion(run.spark, parts, plan, ledger=ledger))
+    outcomes = [row for job in jobs for row in job.collect()]
     if any(row["attempt"] for row in outcomes):
-        outcomes = _totals(recorded(run.output.rows(run.spark, DELETION_SCHEMA)))
+        ledger_rows = run.spark.read.schema(DELETION_SCHEMA).parquet(ledger.path)
+        outcomes = recorded(ledger_rows).collect()
     return _deleted(outcomes)
-
-
-def _totals(counts: DataFrame) -> list[Row]:
-    """At most two rows an outcome."""
-    return (
-        counts
-        .groupBy("outcome", "is_directory")
-        .agg(*measures({"paths": "sum(paths)", "bytes": "sum(bytes)", "attempt": "max(attempt)"}))
-        .collect()
-    )
 
 
 def _deleted(totals: Iterable[Row]) -> Deleted:
@@ -160,8 +150,8 @@ def _deleted(totals: Iterable[Row]) -> Deleted:
 
 
 def _active_missing(run: StageRun, plan: VacuumPlan) -> int:
-    valid = run.rows("valid_files", VALID_FILES_SCHEMA)
-    return missing_files(valid, table=plan.table).count()
+    counts = missing_files(run.rows("valid_files"), table=plan.table).collect()
+    return sum(row["count"] for row in counts)
 
 
 def _limits(settings: VacuumSettings) -> Limits:

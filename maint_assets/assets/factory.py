@@ -156,7 +156,7 @@ def _materialized(
 
 def _materialize_result(stage: Stage, run: StageRun, made: StageResult) -> dg.MaterializeResult:
     shown = made.written.rows > 0
-    table = preview(run.output, stage.schema, *stage.order) if shown else None
+    table = preview(run.output.largest(), stage.schema) if shown else None
     return dg.MaterializeResult(
         metadata=metadata(
             made,

@@ -7,9 +7,6 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +15,6 @@ if TYPE_CHECKING:
 
     from maint_assets.assets.store import StageDataset
     from maint_assets.assets.vacuum_stages import StageResult
-
-PREVIEW_ROWS = 25
 
 _STEP = 1000
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
@@ -113,12 +108,8 @@ def column_schema(schema: T.StructType) -> dg.TableSchema:
     )
 
 
-def preview(dataset: StageDataset, schema: T.StructType, *order: str) -> dg.TableMetadataValue:
-    """The largest rows by the given columns, times readable; read in bounded memory.
-
-    A column that says nothing in any of them is left out.
-    """
-    rows = first_rows(dataset, PREVIEW_ROWS, *order)
+def preview(rows: list[dict[str, Any]], schema: T.StructType) -> dg.TableMetadataValue:
+    """Rows as people read them, times readable; a column that says nothing is left out."""
     told = [field for field in schema if any(row[field.name] is not None for row in rows)]
     columns = [dg.TableColumn(field.name.removesuffix("_ms"), _shown_type(field)) for field in told]
     records = [
@@ -128,17 +119,6 @@ def preview(dataset: StageDataset, schema: T.StructType, *order: str) -> dg.Tabl
         for row in rows
     ]
     return dg.MetadataValue.table(records, schema=dg.TableSchema(columns))
-
-
-def first_rows(dataset: StageDataset, count: int, *order: str) -> list[dict[str, Any]]:
-    """The first rows of a dataset in descending order of columns; one batch is held at a time."""
-    keys = [(name, "descending") for name in order]
-    first: pa.Table | None = None
-    for batch in ds.dataset(dataset.rows_location.path, format="parquet").to_batches():
-        both = pa.Table.from_batches([batch])
-        both = both if first is None else pa.concat_tables([first, both])
-        first = both.take(pc.select_k_unstable(both, min(count, both.num_rows), keys))
-    return [] if first is None else first.to_pylist()
 
 
 def _shown_type(field: T.StructField) -> str:

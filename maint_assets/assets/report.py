@@ -10,6 +10,8 @@ import pyarrow.dataset as ds
 
 from maint_assets.assets.deletion_stage import DeletionSummary
 from maint_assets.snapshot.summary import SnapshotSummary
+from maint_assets.storage.columns import arrow_schema
+from maint_assets.vacuum.diff import DIFF_SCHEMA
 from maint_assets.vacuum.summaries import DiffSummary
 
 if TYPE_CHECKING:
@@ -116,7 +118,8 @@ def inspection_json(seen: SnapshotSummary) -> dict[str, Any]:
 def planned_paths(diff: StageDataset, *, directories: bool) -> list[str]:
     """The planned files, or the planned directories, sorted; asked for by a person only."""
     is_directory = pc.field("kind") == "directory"
-    rows = ds.dataset(diff.rows_location.path, format="parquet")
+    paths = [part.path for part in diff.parts()]
+    rows = ds.dataset(paths, arrow_schema(DIFF_SCHEMA), format="parquet")
     found = rows.to_table(columns=["path"], filter=is_directory if directories else ~is_directory)
     return sorted(found.column("path").to_pylist())
 

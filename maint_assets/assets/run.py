@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
 
 from maint_assets.assets.spark import parallelism
+from maint_assets.storage.rows import part_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import types as T
+    from pyspark.sql import SparkSession
 
     from maint_assets.assets.store import StageDataset, StageStore
     from maint_assets.config import TableSettings
+    from maint_assets.storage.rows import Rows
 
 Summary = TypeVar("Summary")
 
@@ -30,6 +31,7 @@ class StageRun:
     store: StageStore
     instance: dg.DagsterInstance
     run_ids: tuple[str, ...]
+    known: dict[str, tuple[str, StageDataset]] = field(default_factory=dict)
 
     @property
     def spark(self) -> SparkSession:
@@ -51,24 +53,29 @@ class StageRun:
         return self.store.now_ms if self.store.now_ms is not None else int(time.time() * 1000)
 
     def upstream(self, stage: str) -> StageDataset:
-        """The newest dataset of another stage of the table."""
-        return self.store.latest(self.instance, self._key(stage))[1]
+        """The newest dataset of another stage of the table, when it was first asked for."""
+        return self._latest(stage)[1]
 
     def run_of(self, stage: str) -> str:
-        """The run that made the newest dataset of another stage."""
-        return self.store.latest(self.instance, self._key(stage))[0]
+        """The run that made that dataset."""
+        return self._latest(stage)[0]
 
     def is_of_this_run(self, stage: str) -> bool:
-        """Whether the newest dataset of a stage is of this run, or of the one it re-executes."""
+        """Whether that dataset is of this run, or of the one it re-executes."""
         return self.run_of(stage) in self.run_ids
 
-    def rows(self, stage: str, schema: T.StructType) -> DataFrame:
-        """The rows of the newest dataset of another stage."""
-        return self.upstream(stage).rows(self.spark, schema)
+    def rows(self, stage: str) -> Rows:
+        """The rows of another stage, divided among as many tasks as they are worth."""
+        return part_rows(self.spark, self.upstream(stage).parts(), parallelism=self.parallelism)
 
     def summary(self, stage: str, kind: type[Summary]) -> Summary:
-        """The summary of the newest dataset of another stage."""
+        """The summary of another stage."""
         return self.upstream(stage).summary(kind)
+
+    def _latest(self, stage: str) -> tuple[str, StageDataset]:
+        if stage not in self.known:
+            self.known[stage] = self.store.latest(self.instance, self._key(stage))
+        return self.known[stage]
 
     def _key(self, stage: str) -> dg.AssetKey:
         return dg.AssetKey([*self.key.path[:-1], stage])

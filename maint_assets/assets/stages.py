@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of a chain; ``order``: the columns that a preview is sorted by, largest first."""
+    """One stage of a chain."""
 
     name: str
     deps: tuple[str, ...]
@@ -40,7 +40,6 @@ class Stage:
     schema: T.StructType
     line: Callable[[Any], str]
     compute: Callable[[StageRun], StageResult] | None = None
-    order: tuple[str, ...] = ()
     checks: tuple[checks.Check, ...] = ()
 
 
@@ -110,25 +109,25 @@ VACUUM_STAGES: Mapping[str, Stage] = {
     for stage in (
         Stage(
             "snapshot", (), "The newest version: live files, tombstones, commits of the log.",
-            SNAPSHOT_SCHEMA, _snapshot_line, snapshot_stage, ("size",), (checks.CHECKSUM,),
+            SNAPSHOT_SCHEMA, _snapshot_line, snapshot_stage, (checks.CHECKSUM,),
         ),
         Stage(
             "valid_files", ("snapshot",), "Paths that must stay, and why.",
-            VALID_FILES_SCHEMA, _valid_line, valid_files_stage, ("size",),
+            VALID_FILES_SCHEMA, _valid_line, valid_files_stage,
         ),
         Stage(
             "listing", ("snapshot", "valid_files"), "Files and directories under the table root.",
-            LISTING_SCHEMA, _listing_line, listing_stage, ("size",),
+            LISTING_SCHEMA, _listing_line, listing_stage,
         ),
         Stage(
             "diff", ("snapshot", "valid_files", "listing"),
             "The plan: files and directories that may go, and the commits that removed them.",
-            DIFF_SCHEMA, _diff_line, diff_stage, ("size", "path"),
+            DIFF_SCHEMA, _diff_line, diff_stage,
             (checks.NONE_MISSING, checks.NOTHING_VALID),
         ),
         Stage(
             "deletion", ("diff",), "The execution of the plan: the outcome of each path.",
-            DELETION_SCHEMA, _deletion_line, None, ("size", "path"),
+            DELETION_SCHEMA, _deletion_line, None,
             (checks.ACTIVE_THERE, checks.ALL_DONE),
         ),
     )

@@ -1,30 +1,40 @@
 """Where stage outputs lie: one immutable dataset a materialisation, found through the event log."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
 import dagster as dg
 import msgspec
+import pyarrow.compute as pc
 from dagster_pyspark import LazyPySparkResource
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from maint_assets.assets.spark import session
 from maint_assets.errors import StageMissingError
+from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
+from maint_assets.storage.parts import Measures, Part, Target, Written
+from maint_assets.storage.rows import Rows
 
 Summary = TypeVar("Summary")
 
-_LOW = 0xFFFFFFFF
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The rows of a dataset: number, digest, the parts that hold them, the largest of them."""
+
+    rows: int
+    digest: str
+    parts: list[Part]
+    largest: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A dataset as it was written: number of rows, digest of the rows, observed metrics."""
+class Dataset:
+    """A dataset as it was written: number of rows, digest of the rows, measured numbers."""
 
     rows: int
     digest: str
@@ -33,7 +43,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class StageDataset:
-    """One materialisation of one stage: ``rows/`` in Parquet and ``summary.json`` beside it."""
+    """One materialisation of one stage: ``rows/`` in Parquet, ``summary.json`` beside it.
+
+    ``rows.json`` names the parts that belong to it.
+    """
 
     location: Location
 
@@ -42,14 +55,19 @@ class StageDataset:
         """The directory of the rows."""
         return self.location.below("rows")
 
-    def rows(self, spark: SparkSession, schema: T.StructType) -> DataFrame:
-        """The rows of the dataset."""
-        return spark.read.schema(schema).parquet(self.rows_location.path)
-
     @property
     def is_complete(self) -> bool:
         """Whether the stage got as far as its summary."""
         return self._summary.exists()
+
+    def parts(self) -> list[Part]:
+        """The files that hold the rows."""
+        named = self._read_manifest().parts
+        return [Part(str(self.rows_location.file(part.path)), part.rows) for part in named]
+
+    def largest(self) -> list[dict[str, Any]]:
+        """The largest rows, for people to look at."""
+        return self._read_manifest().largest
 
     def summary(self, kind: type[Summary]) -> Summary:
         """The summary beside the rows."""
@@ -57,27 +75,45 @@ class StageDataset:
 
     def write_summary(self, summary: Any) -> None:
         """Writes the summary, last of all: a dataset that has one is complete."""
-        self._summary.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._summary.with_suffix(".tmp")
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
-        partial.replace(self._summary)
+        _write(self._summary, summary)
 
-    def write_rows(self, rows: DataFrame, metrics: Mapping[str, str]) -> Written:
-        """Writes the rows in one pass that also counts, digests and measures them.
+    def write_rows(
+        self,
+        rows: Iterable[Rows],
+        schema: T.StructType,
+        measures: Measures,
+        *,
+        keep: pc.Expression | None = None,
+    ) -> Dataset:
+        """Writes rows in one pass that also counts, digests and measures them.
 
-        ``metrics`` are SQL aggregates by name.
+        Rows that ``keep`` leaves out are only measured.
         """
-        observation = Observation()
-        digest = _digest_metrics(rows.columns)
-        every = {"rows": "count(1)", **metrics, **digest}
-        observed = rows.observe(observation, *measures(every))
-        observed.write.mode("overwrite").parquet(self.rows_location.path)
-        found = dict(observation.get)
-        return Written(found["rows"], _digest(rows.columns, found, digest), found)
+        target = Target(self.rows_location.path, arrow_schema(schema), measures, keep)
+        total = target.nothing()
+        for some in rows:
+            total = total.plus(some.write(target), measures)
+        made = Dataset(total.rows, _digest(schema.names, total), total.measured)
+        self.write_manifest(made, total.parts, total.largest)
+        return made
+
+    def write_manifest(
+        self, made: Dataset, parts: Iterable[Part], largest: list[dict[str, Any]]
+    ) -> None:
+        """Writes which parts hold the rows."""
+        named = [Part(Path(part.path).name, part.rows) for part in parts]
+        _write(self._manifest, Manifest(made.rows, made.digest, named, largest))
+
+    def _read_manifest(self) -> Manifest:
+        return msgspec.json.decode(self._manifest.read_bytes(), type=Manifest)
 
     @property
     def _summary(self) -> Path:
         return self.location.file("summary.json")
+
+    @property
+    def _manifest(self) -> Path:
+        return self.location.file("rows.json")
 
 
 class StageStore(dg.ConfigurableResource):
@@ -117,22 +153,13 @@ class StageStore(dg.ConfigurableResource):
         return event.run_id, StageDataset(Location.of(path))
 
 
-def measures(metrics: Mapping[str, str]) -> list[Column]:
-    """SQL aggregates as columns of these names."""
-    return [F.expr(f"{sql} as {name}") for name, sql in metrics.items()]
+def _write(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".tmp")
+    partial.write_bytes(msgspec.json.format(msgspec.json.encode(value)))
+    partial.replace(path)
 
 
-def _digest_metrics(columns: list[str]) -> dict[str, str]:
-    """Order-free sums over two 64-bit hashes of each row, in halves that cannot overflow."""
-    parts = ", ".join(f"`{name}`, `{name}` is null" for name in columns)
-    sums: dict[str, str] = {}
-    for seed in ("a", "b"):
-        whole = f"xxhash64('{seed}', {parts})"
-        sums[f"digest_{seed}_low"] = f"sum({whole} & {_LOW}L)"
-        sums[f"digest_{seed}_high"] = f"sum(shiftrightunsigned({whole}, 32))"
-    return sums
-
-
-def _digest(columns: list[str], found: Mapping[str, Any], digest: Mapping[str, str]) -> str:
-    parts = [*columns, str(found["rows"]), *(str(found[name]) for name in digest)]
+def _digest(columns: list[str], total: Written) -> str:
+    parts = [*columns, str(total.rows), *map(str, total.sums)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

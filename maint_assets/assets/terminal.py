@@ -11,7 +11,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from maint_assets.assets.metadata import (
-    first_rows,
     human_bytes,
     human_count,
     human_time,
@@ -179,7 +178,7 @@ def _largest(report: VacuumReport) -> Table:
     shown.add_column("path", overflow="fold", ratio=3)
     shown.add_column("size", justify="right")
     shown.add_column("why", overflow="fold", ratio=2)
-    first = first_rows(report.diff, SHOWN_PATHS, "size", "path")
+    first = report.diff.largest()[:SHOWN_PATHS]
     for row in first:
         shown.add_row(escape(row["path"]), human_bytes(row["size"]), escape(_why(row)))
     plan = report.planned.plan

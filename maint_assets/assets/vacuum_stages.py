@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from pyspark.sql import Observation
-
-from maint_assets.assets.spark import planned_for
-from maint_assets.assets.store import measures
 from maint_assets.config import milliseconds
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import is_hidden_path
@@ -24,48 +20,39 @@ from maint_assets.errors import (
     UnsupportedFeatureError,
 )
 from maint_assets.snapshot.head import table_head
-from maint_assets.snapshot.replay import SMALL_LOG_BYTES, snapshot
+from maint_assets.snapshot.replay import snapshot
 from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
 from maint_assets.snapshot.summary import (
+    SNAPSHOT_MEASURES,
     SnapshotSummary,
     refused_operations,
-    snapshot_metrics,
     snapshot_summary,
 )
 from maint_assets.storage.location import Location
 from maint_assets.vacuum import records
-from maint_assets.vacuum.diff import KINDS, diff, judged
-from maint_assets.vacuum.listing import LISTING_SCHEMA, Walk, listing
+from maint_assets.vacuum.diff import DIFF_MEASURES, DIFF_SCHEMA, KINDS, PLANNED, Sources, diff
+from maint_assets.vacuum.listing import LISTING_MEASURES, LISTING_SCHEMA, Walk, listing
 from maint_assets.vacuum.plan import VacuumPlan, retention_ms
-from maint_assets.vacuum.summaries import (
-    DiffSummary,
-    ListingSummary,
-    ValidFilesSummary,
-    diff_metrics,
-    listing_metrics,
-    missing_metrics,
-    valid_files_metrics,
+from maint_assets.vacuum.summaries import DiffSummary, ListingSummary, ValidFilesSummary
+from maint_assets.vacuum.valid_files import (
+    REASONS,
+    VALID_FILES_MEASURES,
+    VALID_FILES_SCHEMA,
+    valid_files,
 )
-from maint_assets.vacuum.valid_files import REASONS, VALID_FILES_SCHEMA, valid_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from maint_assets.assets.run import StageRun
-    from maint_assets.assets.store import Written
+    from maint_assets.assets.store import Dataset
     from maint_assets.config import VacuumSettings
     from maint_assets.snapshot.head import TableHead
-
-
-SMALL_ROWS = 20_000
-"""Up to this many rows a stage is computed in one task, without a shuffle."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
     """What a stage made: its dataset's numbers and its summary."""
 
-    written: Written
+    written: Dataset
     summary: Any
 
 
@@ -80,9 +67,8 @@ def snapshot_stage(run: StageRun) -> StageResult:
         kept_ms = asked_retention_ms(head, run.table.vacuum)
     except RetentionError as error:
         kept_ms, refused = None, {**refused, "vacuum": [error.found, *refused.get("vacuum", [])]}
-    with planned_for(run.spark, small=head.segment.bytes <= SMALL_LOG_BYTES):
-        rows = snapshot(run.spark, head, parallelism=run.parallelism)
-        written = run.output.write_rows(rows, snapshot_metrics())
+    rows = snapshot(run.spark, head, parallelism=run.parallelism)
+    written = run.output.write_rows(rows, SNAPSHOT_SCHEMA, SNAPSHOT_MEASURES)
     summary = snapshot_summary(
         head,
         written.metrics,
@@ -112,9 +98,9 @@ def valid_files_stage(run: StageRun) -> StageResult:
         )
     if seen.cutoff_ms is None:
         raise StalePlanError(seen.table, "the snapshot has no cutoff", "run the chain again")
-    with planned_for(run.spark, small=seen.live_files + seen.tombstones <= SMALL_ROWS):
-        rows = valid_files(run.rows("snapshot", SNAPSHOT_SCHEMA), cutoff_ms=seen.cutoff_ms)
-        written = run.output.write_rows(rows, valid_files_metrics())
+    root = Location.of(seen.table).path
+    rows = valid_files(run.rows("snapshot"), table=root, cutoff_ms=seen.cutoff_ms)
+    written = run.output.write_rows([rows], VALID_FILES_SCHEMA, VALID_FILES_MEASURES)
     by_reason = {name: written.metrics[f"reason_{name}"] for name in REASONS}
     summary = ValidFilesSummary(
         run.run_of("snapshot"), written.rows, written.metrics["bytes"], by_reason
@@ -132,13 +118,11 @@ def listing_stage(run: StageRun) -> StageResult:
     )
     started = time.monotonic()
     rows = listing(run.spark, walk, parallelism=run.parallelism)
-    with planned_for(run.spark, small=seen.live_files + seen.tombstones <= SMALL_ROWS):
-        written = run.output.write_rows(rows, listing_metrics())
+    written = run.output.write_rows([rows], LISTING_SCHEMA, LISTING_MEASURES)
     seconds = time.monotonic() - started
-    found = {name: written.metrics[name] for name in listing_metrics()}
     summary = ListingSummary(
         snapshot_run=run.run_of("snapshot"),
-        **found,
+        **written.metrics,
         seconds=round(seconds, 3),
         files_per_second=round(written.rows / seconds, 1),
     )
@@ -151,11 +135,11 @@ def diff_stage(run: StageRun) -> StageResult:
     found = run.summary("listing", ListingSummary)
     kept = run.summary("valid_files", ValidFilesSummary)
     _refuse_mixed_snapshots(run, kept.snapshot_run, found.snapshot_run)
-    small = found.files + seen.live_files + seen.tombstones <= SMALL_ROWS
-    with planned_for(run.spark, small=small):
-        rows, missing = _planned_rows(run, cutoff_ms=seen.cutoff_ms or 0, small=small)
-        written = run.output.write_rows(rows, diff_metrics())
-    plan = _plan(seen, found, written=written, missing=dict(missing.get))
+    stages = ("snapshot", "valid_files", "listing")
+    sources = Sources(*(run.upstream(stage).parts() for stage in stages))
+    rows = diff(run.spark, sources, cutoff_ms=seen.cutoff_ms or 0, parallelism=run.parallelism)
+    written = run.output.write_rows([rows], DIFF_SCHEMA, DIFF_MEASURES, keep=PLANNED)
+    plan = _plan(seen, found, written=written)
     records.log_planned(plan, dry_run=True)
     return result(run, written, _diff_summary(written, plan))
 
@@ -180,23 +164,6 @@ def asked_retention_ms(head: TableHead, settings: VacuumSettings) -> int:
     )
 
 
-def _planned_rows(run: StageRun, *, cutoff_ms: int, small: bool) -> tuple[DataFrame, Observation]:
-    """The rows of the plan, and what evaluating them observes of missing files."""
-
-    def sized(rows: DataFrame) -> DataFrame:
-        return rows.coalesce(1) if small else rows
-
-    state = run.rows("snapshot", SNAPSHOT_SCHEMA).transform(sized)
-    listed = run.rows("listing", LISTING_SCHEMA).transform(sized)
-    valid = run.rows("valid_files", VALID_FILES_SCHEMA).transform(sized)
-    missing = Observation()
-    each = judged(listed, valid, state, one_task=small)
-    each = each.observe(missing, *measures(missing_metrics()))
-    commits = state.where("action = 'commit'")
-    rows = diff(each, listed, valid, commits=commits, cutoff_ms=cutoff_ms)
-    return rows.transform(sized), missing
-
-
 def _refuse_mixed_snapshots(run: StageRun, *made_from: str) -> None:
     """StalePlanError when stages that a plan combines saw different snapshots."""
     if set(made_from) != {run.run_of("snapshot")}:
@@ -207,9 +174,7 @@ def _refuse_mixed_snapshots(run: StageRun, *made_from: str) -> None:
         )
 
 
-def _plan(
-    seen: SnapshotSummary, found: ListingSummary, *, written: Written, missing: dict[str, Any]
-) -> VacuumPlan:
+def _plan(seen: SnapshotSummary, found: ListingSummary, *, written: Dataset) -> VacuumPlan:
     directories = written.metrics["kind_directory"]
     digest = hashlib.sha256(f"{seen.table_id}\n{written.digest}".encode()).hexdigest()[:32]
     return VacuumPlan(
@@ -227,24 +192,24 @@ def _plan(
         bytes=written.metrics["bytes"],
         table_bytes=found.bytes,
         scanned_directories=found.scanned_directories,
-        missing_files=missing.get("missing_files") or 0,
-        missing_example=missing.get("missing_example"),
+        missing_files=written.metrics["missing_files"],
+        missing_example=written.metrics["missing_example"],
     )
 
 
-def _diff_summary(written: Written, plan: VacuumPlan) -> DiffSummary:
+def _diff_summary(written: Dataset, plan: VacuumPlan) -> DiffSummary:
     metrics = written.metrics
     found = {kind: metrics[f"kind_{kind}"] for kind in KINDS if metrics[f"kind_{kind}"]}
     return DiffSummary(
         plan=plan,
         by_kind=found,
         bytes_by_kind={kind: metrics[f"bytes_{kind}"] for kind in found},
-        largest_bytes=metrics["largest_bytes"],
+        largest_bytes=metrics["largest_bytes"] or 0,
         time_travel_ends_before=metrics["time_travel_ends_before"],
     )
 
 
-def result(run: StageRun, written: Written, summary: Any) -> StageResult:
+def result(run: StageRun, written: Dataset, summary: Any) -> StageResult:
     """The result of a stage, its summary written beside the rows: the dataset is complete now."""
     run.output.write_summary(summary)
     return StageResult(written, summary)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 from maint_assets.delta.actions import parse_action
 from maint_assets.delta.deletion_vectors import file_path
 from maint_assets.delta.paths import TableRoot, canonical_key, is_outside
-from maint_assets.errors import CorruptLogError, LogGapError, MaintError
+from maint_assets.errors import CorruptLogError, LogGapError
 from maint_assets.snapshot.places import located, through_links
 from maint_assets.snapshot.schemas import ACTION_ARROW
 from maint_assets.storage import read
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow.parquet as pq
+    from typing_extensions import Self
 
-    from maint_assets.delta.actions import Action, Add, CommitInfo, DeletionVector, Remove
+    from maint_assets.delta.actions import Add, CommitInfo, Remove
 
 _BATCH_ROWS = 16_384
 _ODD_PATH = r"%|:|\\|^/|//|(^|/)\.\.?(/|$)"
+_ODD = re.compile(_ODD_PATH)
 _TIMES = {"add": "modificationTime", "remove": "deletionTimestamp"}
 _DV_FIELDS = ("storageType", "pathOrInlineDv", "offset")
 
@@ -43,26 +46,13 @@ class LogUnit(msgspec.Struct, frozen=True):
     removes: bool = True
 
 
-class LogUnits(msgspec.Struct, frozen=True):
-    """The files that one task reads, and the table that they belong to."""
+def actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]:
+    """The file actions and commits of files of the log: ACTION_SCHEMA.
 
-    table: str
-    units: list[LogUnit]
-
-
-def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The actions of all files named in the ``units`` column; a bad file is a marked error."""
-    for batch in batches:
-        for text in batch.column("units").to_pylist():
-            try:
-                yield from _task_rows(msgspec.json.decode(text, type=LogUnits))
-            except MaintError as error:
-                raise RuntimeError(error.marked()) from error
-
-
-def _task_rows(task: LogUnits) -> Iterator[pa.RecordBatch]:
-    location = Location(task.table, task.table)
-    for unit in task.units:
+    Raises CorruptLogError and LogGapError.
+    """
+    location = Location(table, table)
+    for unit in units:
         yield from _unit_rows(location, unit)
 
 
@@ -85,78 +75,85 @@ def _unit_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
         ) from error
 
 
-@dataclass(slots=True)
-class _Rows:
-    """Columns under construction, in the order of ACTION_ARROW."""
-
-    columns: list[list[Any]] = field(default_factory=lambda: [[] for _ in ACTION_ARROW])
-
-    def append(self, *values: object) -> None:
-        for column, value in zip(self.columns, values, strict=True):
-            column.append(value)
-
-    def __len__(self) -> int:
-        return len(self.columns[0])
-
-    def batch(self) -> pa.RecordBatch:
-        arrays = [pa.array(c, f.type) for c, f in zip(self.columns, ACTION_ARROW, strict=True)]
-        self.columns = [[] for _ in ACTION_ARROW]
-        return pa.RecordBatch.from_arrays(arrays, schema=ACTION_ARROW)
-
-
 def _json_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
-    root, rows, info = TableRoot.of(location.path), _Rows(), None
     name = unit.path.rpartition("/")[2]
+    told = _Told.of(location, unit) if unit.commit_ms is not None else None
+    rows = _Rows(TableRoot.of(location.path))
     for line in read.lines(location, unit.path):
+        if not unit.adds and line.startswith(b'{"add"'):
+            continue
         action = parse_action(line, table=location.uri, file=name)
-        info = action.commitInfo or info
-        _append(rows, action, unit=unit, root=root)
+        if action.add is not None and unit.adds:
+            rows.append_add(action.add, unit.version)
+        if action.remove is not None and unit.removes:
+            rows.append_remove(action.remove, unit.version, told)
         if len(rows) >= _BATCH_ROWS:
             yield rows.batch()
-    if unit.commit_ms is not None:
-        when, operation = _commit_ms(info, unit), info.operation if info else None
-        rows.append(
-            True, str(unit.version), "", None, False, None, unit.version * 2, unit.version,
-            None, None, None, operation or "unknown", when,
-        )  # fmt: skip
-    if len(rows):
-        yield rows.batch()
+    if told is not None:
+        rows.append_commit(told)
+    yield rows.batch()
 
 
-def _append(rows: _Rows, action: Action, *, unit: LogUnit, root: TableRoot) -> None:
-    version = None if unit.commit_ms is None else unit.version
-    if action.add is not None and unit.adds:
-        _append_file(
-            rows, action.add, root,
-            ord_=unit.version * 2 + 1, version=version, modified_ms=action.add.modification_time,
-        )  # fmt: skip
-    if action.remove is not None and unit.removes:
-        _append_file(
-            rows, action.remove, root,
-            ord_=unit.version * 2, version=version,
-            deletion_ms=action.remove.deletion_timestamp or 0,
-        )  # fmt: skip
+class _Told(NamedTuple):
+    """What a commit says of itself."""
+
+    version: int
+    operation: str
+    commit_ms: int | None
+
+    @classmethod
+    def of(cls, location: Location, unit: LogUnit) -> Self:
+        """Of the commit's ``commitInfo``, mostly its first line; or of its name and file alone."""
+        name = unit.path.rpartition("/")[2]
+        for line in read.lines(location, unit.path):
+            if b'"commitInfo"' in line:
+                info = parse_action(line, table=location.uri, file=name).commitInfo
+                if info is not None:
+                    return cls(unit.version, info.operation or "unknown", _commit_ms(info, unit))
+        return cls(unit.version, "unknown", unit.commit_ms)
 
 
-def _append_file(  # noqa: PLR0913
-    rows: _Rows,
-    file: Add | Remove,
-    root: TableRoot,
-    *,
-    ord_: int,
-    version: int | None,
-    modified_ms: int | None = None,
-    deletion_ms: int | None = None,
-) -> None:
-    path, dv = located(file.path, root), file.deletion_vector
-    rows.append(
-        False, canonical_key(file.path), dv.unique_id if dv else "", path, not is_outside(path),
-        _dv_path(dv, root), ord_, version, file.size, modified_ms, deletion_ms, None, None,
-    )  # fmt: skip
+@dataclass(slots=True)
+class _Rows:
+    """Rows under construction, in the order of ACTION_ARROW."""
 
+    root: TableRoot
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
 
-def _dv_path(dv: DeletionVector | None, root: TableRoot) -> str | None:
-    return None if dv is None else _vector_path(dv.storage_type, dv.path_or_inline_dv, root)
+    def append_add(self, add: Add, version: int) -> None:
+        named = self._named(add)
+        times = (add.modification_time, None)
+        self.rows.append((*named, version * 2 + 1, None, add.size, *times, None, None))
+
+    def append_remove(self, remove: Remove, version: int, told: _Told | None) -> None:
+        named, by = self._named(remove), told or (None, None, None)
+        times = (None, remove.deletion_timestamp or 0)
+        self.rows.append((*named, version * 2, by[0], remove.size, *times, *by[1:]))
+
+    def append_commit(self, told: _Told) -> None:
+        named = (True, str(told.version), None, "", None, False, None)
+        self.rows.append((*named, told.version * 2, told.version, None, None, None, *told[1:]))
+
+    def _named(self, file: Add | Remove) -> tuple[Any, ...]:
+        raw, dv = file.path, file.deletion_vector
+        if _ODD.search(raw):
+            path, key = located(raw, self.root), canonical_key(raw)
+            inside = not is_outside(path)
+        else:
+            path, key, inside = raw, raw, True
+        if dv is None:
+            return False, key, raw, "", path, inside, None
+        where = _vector_path(dv.storage_type, dv.path_or_inline_dv, self.root)
+        return False, key, raw, dv.unique_id, path, inside, where
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self) -> pa.RecordBatch:
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(ACTION_ARROW)
+        self.rows = []
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, ACTION_ARROW, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=ACTION_ARROW)
 
 
 def _vector_path(kind: str, named: str, root: TableRoot) -> str | None:
@@ -164,9 +161,9 @@ def _vector_path(kind: str, named: str, root: TableRoot) -> str | None:
     return None if found is None else through_links(found, root)
 
 
-def _commit_ms(info: CommitInfo | None, unit: LogUnit) -> int | None:
+def _commit_ms(info: CommitInfo, unit: LogUnit) -> int | None:
     """The in-commit timestamp from the version on that has them, else the time of the file."""
-    if unit.ict_from is not None and unit.version >= unit.ict_from and info is not None:
+    if unit.ict_from is not None and unit.version >= unit.ict_from:
         return info.in_commit_timestamp or unit.commit_ms
     return unit.commit_ms
 
@@ -204,6 +201,7 @@ def _columns(
     values = {
         "is_commit": _constant(rows, value=False),
         "log_key": key,
+        "log_path": raw,
         "dv_id": dv_id,
         "path": path,
         "inside": inside,

@@ -8,10 +8,10 @@ from maint_assets.delta.actions import parse_action
 from maint_assets.delta.deletion_vectors import file_path
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import commit_name
-from maint_assets.delta.paths import TableRoot, spellings
+from maint_assets.delta.paths import TableRoot
 from maint_assets.errors import StalePlanError
 from maint_assets.snapshot.log import LOG
-from maint_assets.snapshot.places import located, through_links
+from maint_assets.snapshot.places import names, through_links
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ class NewerCommits:
         for file in (action.add, action.remove, action.cdc):
             if file is None:
                 continue
-            yield located(file.path, self._root)
-            yield from spellings(file.path, self._root)
+            yield from names(file.path, self._root)
             dv = getattr(file, "deletion_vector", None)
             where = (
                 None if dv is None else file_path(dv.storage_type, dv.path_or_inline_dv, self._root)

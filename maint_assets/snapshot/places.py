@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from maint_assets.delta.paths import is_outside, relative
+from maint_assets.delta.paths import is_outside, relative, spellings
 
 if TYPE_CHECKING:
     from maint_assets.delta.paths import TableRoot
@@ -21,6 +21,17 @@ def located(raw: str, root: TableRoot) -> str:
     the root is known by its resolved path: such a file is the table's own, and must stay.
     """
     return through_links(relative(raw, root), root)
+
+
+def names(raw: str, root: TableRoot) -> tuple[str, ...]:
+    """The paths inside the table that a path of the log may stand for: decoded, and literally.
+
+    Writers that do not encode leave a ``%`` of a name as it is; the superset is the safe answer.
+    """
+    found = [located(raw, root), *spellings(raw, root)]
+    if "%" in raw and is_outside(raw):
+        found.append(through_links(raw, root))
+    return tuple(path for path in dict.fromkeys(found) if path and not is_outside(path))
 
 
 def through_links(path: str, root: TableRoot) -> str:

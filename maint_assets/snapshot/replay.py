@@ -1,100 +1,176 @@
 """The state of a version as rows: the checkpoint streamed once, the newest action of each key.
 
-Reconciliation follows logs.md 7 and 16.3: keys are (path, deletion-vector id); hash aggregates
-on fixed-width values; no window and no sort over all actions.
+Reconciliation follows logs.md 7 and 16.3: keys are (path, deletion-vector id). Adds of a
+checkpoint are only compared with the keys of the commits after it; of all other actions those of
+one key meet in one task.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from maint_assets.snapshot.file_actions import LogUnit, LogUnits, read_units
-from maint_assets.snapshot.schemas import ACTION_SCHEMA, SNAPSHOT_SCHEMA
+from maint_assets.snapshot.file_actions import LogUnit, actions_of
+from maint_assets.snapshot.schemas import ACTION_ARROW, ACTION_SCHEMA, SNAPSHOT_ARROW
+from maint_assets.storage.rows import packed, units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+    from typing_extensions import Self
 
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.rows import Rows
 
 SMALL_LOG_BYTES = 16 * 1024 * 1024
-"""Up to this many bytes of log one task replays everything, without a shuffle."""
+"""Up to this many bytes of checkpoint and newer commits one task reconciles all actions."""
 
-BROADCAST_TAIL_BYTES = 64 * 1024 * 1024
-"""Up to this many bytes of commits after the checkpoint their keys go to every executor."""
+BUCKET_BYTES = 64 * 1024 * 1024
+"""Reconciling more bytes of log than this is divided into buckets of keys."""
 
-_KEY = ("is_commit", "log_key", "dv_id", "path", "inside", "dv_path", "operation")
+_KEY = ["is_commit", "log_key", "dv_id"]
 
 
-def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int) -> DataFrame:
+def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int) -> list[Rows]:
     """Live adds, known tombstones and commits at the head's version: SNAPSHOT_SCHEMA.
 
     Tombstones come from the checkpoint and from every readable commit, the ones before the
-    checkpoint included, whatever their age. Executors raise marked CorruptLogError and
-    LogGapError, see ``errors.of_text``.
+    checkpoint included, whatever their age. Executors raise CorruptLogError and LogGapError.
     """
-    commits = _commit_units(head)
-    checkpoint = _checkpoint_units(head)
-    base = -1 if head.segment.checkpoint is None else head.segment.checkpoint.version
-    if sum(unit.size for unit in (*commits, *checkpoint)) <= SMALL_LOG_BYTES:
-        everything = _read(spark, head, (*checkpoint, *commits), tasks=1)
-        return everything.coalesce(1).transform(newest_actions, max(base, 0)).transform(state)
-    tail = [unit for unit in commits if unit.version > base]
-    removes = [msgspec.structs.replace(unit, adds=False) for unit in checkpoint]
-    adds = [msgspec.structs.replace(unit, removes=False) for unit in checkpoint]
-    winners = _read(spark, head, (*commits, *removes), tasks=parallelism).transform(
-        newest_actions, base + 1
-    )
-    if not adds:
-        return winners.transform(state)
-    streamed = _read(spark, head, adds, tasks=parallelism)
-    if tail:
-        named = _read(spark, head, tail, tasks=parallelism).where("not is_commit")
-        keys = named.select("log_key", "dv_id").distinct()
-        if sum(unit.size for unit in tail) <= BROADCAST_TAIL_BYTES:
-            keys = F.broadcast(keys)
-        streamed = streamed.join(keys, on=["log_key", "dv_id"], how="left_anti")
-    return winners.transform(state).unionByName(streamed.transform(state))
+    table, log = head.location.path, _Log.of(head)
+    if log.is_small:
+        every = [*_removes(log.history), *log.tail, *log.checkpoint]
+        return [_newest(spark, table, every, tasks=1).then(state)]
+    if _bytes(log.tail) > BUCKET_BYTES:
+        every = [*_removes(log.history), *log.tail, *log.checkpoint]
+        return [_newest(spark, table, every, tasks=parallelism).then(state)]
+    others = [*log.history, *log.tail, *_removes(log.checkpoint)]
+    newest = _newest(spark, table, others, tasks=parallelism)
+    winners = newest.then(partial(without_older_adds, version=log.base), state)
+    if not log.checkpoint:
+        return [winners]
+
+    def streamed(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
+        keys = _keys(_table(actions_of(table, log.tail)))
+        for batch in actions_of(table, read):
+            yield batch.filter(pc.invert(pc.is_in(_keys(batch), value_set=keys)))
+
+    adds = [msgspec.structs.replace(unit, removes=False) for unit in log.checkpoint]
+    packages = packed(adds, parallelism, weight=lambda unit: unit.size)
+    return [winners, units(spark, packages, streamed, kind=LogUnit).then(state)]
 
 
-def newest_actions(actions: DataFrame, adds_from: int) -> DataFrame:
-    """The newest action of each key; live adds of versions below ``adds_from`` are left out.
+def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The newest action of each key; a tombstone tells of the newest commit that removed it.
 
-    The checkpoint alone says which of those are still live.
+    A checkpoint does not say which commit did; a commit before it may still be there and know.
     """
-    newest = actions.groupBy(*_KEY).agg(
-        *(
-            F.max(name).alias(name)
-            for name in ("ord", "version", "size", "modified_ms", "deletion_ms", "commit_ms")
-        )
+    every = _table(actions)
+    if not every.num_rows:
+        return
+    every = every.take(pc.sort_indices(every["ord"]))
+    row = pa.array(np.arange(every.num_rows))
+    told = pc.if_else(pc.is_valid(every["version"]), row, None)
+    grouped = (
+        every
+        .select(_KEY)
+        .append_column("row", row)
+        .append_column("told", told)
+        .group_by(_KEY, use_threads=False)
+        .aggregate([("row", "max"), ("told", "max")])
     )
-    superseded = (F.col("ord") % 2 == 1) & (F.col("ord") < 2 * adds_from)
-    return newest.where(F.col("is_commit") | ~superseded)
+    newest, by = every.take(grouped["row_max"]), every.take(grouped["told_max"])
+    same = pc.fill_null(pc.equal(by["deletion_ms"], newest["deletion_ms"]), fill_value=False)
+    same = pc.or_(same, newest["is_commit"])
+    for name in ("version", "operation", "commit_ms"):
+        value = pc.if_else(same, by[name], None)
+        newest = newest.set_column(newest.schema.get_field_index(name), name, value)
+    yield from newest.combine_chunks().to_batches()
 
 
-def state(actions: DataFrame) -> DataFrame:
+def without_older_adds(actions: Iterable[pa.RecordBatch], version: int) -> Iterator[pa.RecordBatch]:
+    """The actions but for adds of commits up to a version: its checkpoint has those still live."""
+    for batch in actions:
+        is_add = pc.equal(pc.bit_wise_and(batch["ord"], 1), 1)
+        yield batch.filter(pc.invert(pc.and_(is_add, pc.less(batch["ord"], 2 * version + 2))))
+
+
+def state(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Actions in the shape of the snapshot."""
-    is_add = F.col("ord") % 2 == 1
-    action = F.when(F.col("is_commit"), "commit").when(is_add, "add").otherwise("remove")
-    return actions.withColumns({
-        "action": action,
-        "log_path": F.when(~F.col("is_commit"), F.col("log_key")),
-        "version": F.when(~is_add, F.col("version")),
-        "modified_ms": F.when(is_add, F.col("modified_ms")),
-        "deletion_ms": F.when(~is_add, F.col("deletion_ms")),
-    }).select(*SNAPSHOT_SCHEMA.names)
+    nothing = pa.scalar(None, pa.int64())
+    for batch in actions:
+        is_add = pc.equal(pc.bit_wise_and(batch["ord"], 1), 1)
+        file = pc.if_else(is_add, "add", "remove")
+        columns = {name: batch[name] for name in SNAPSHOT_ARROW.names if name in batch.schema.names}
+        columns["action"] = pc.if_else(batch["is_commit"], "commit", file)
+        columns["modified_ms"] = pc.if_else(is_add, batch["modified_ms"], nothing)
+        for name in ("version", "commit_ms", "deletion_ms"):
+            columns[name] = pc.if_else(is_add, nothing, batch[name])
+        columns["operation"] = pc.if_else(is_add, pa.scalar(None, pa.string()), batch["operation"])
+        yield pa.RecordBatch.from_arrays(
+            [columns[name] for name in SNAPSHOT_ARROW.names], schema=SNAPSHOT_ARROW
+        )
 
 
-def _commit_units(head: TableHead) -> tuple[LogUnit, ...]:
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The files of the log: commits up to the checkpoint's version ``base``, newer ones, itself."""
+
+    base: int
+    history: list[LogUnit]
+    tail: list[LogUnit]
+    checkpoint: list[LogUnit]
+
+    @classmethod
+    def of(cls, head: TableHead) -> Self:
+        commits, checkpoint = _commit_units(head), head.segment.checkpoint
+        base = -1 if checkpoint is None else checkpoint.version
+        return cls(
+            base,
+            [unit for unit in commits if unit.version <= base],
+            [unit for unit in commits if unit.version > base],
+            _checkpoint_units(head),
+        )
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one task reads all of it; of the history it only parses what was removed."""
+        needed, history = _bytes([*self.tail, *self.checkpoint]), _bytes(self.history)
+        return needed <= SMALL_LOG_BYTES and history <= 4 * SMALL_LOG_BYTES
+
+
+def _newest(spark: SparkSession, table: str, read: list[LogUnit], *, tasks: int) -> Rows:
+    """The reconciled actions of files of the log: in one task, or in buckets of keys."""
+    buckets = 1 if tasks == 1 else -(-_bytes(read) // BUCKET_BYTES)
+
+    def actions(some: list[LogUnit]) -> Iterator[pa.RecordBatch]:
+        yield from actions_of(table, some)
+
+    if buckets <= 1:
+        return units(spark, [read], actions, kind=LogUnit).then(newest_actions)
+    packages = packed(read, tasks, weight=lambda unit: unit.size)
+    every = units(spark, packages, actions, kind=LogUnit)
+    return every.spread(ACTION_SCHEMA, buckets, *_KEY).then(newest_actions)
+
+
+def _removes(read: Iterable[LogUnit]) -> list[LogUnit]:
+    return [msgspec.structs.replace(unit, adds=False) for unit in read]
+
+
+def _commit_units(head: TableHead) -> list[LogUnit]:
+    """All readable commits."""
     segment, properties = head.segment, head.properties
     ict_from = None
     if properties.in_commit_timestamps:
         ict_from = properties.in_commit_timestamp_enablement_version or 0
-    return tuple(
+    return [
         LogUnit(
             path=entry.path,
             version=entry.file.version,
@@ -103,34 +179,27 @@ def _commit_units(head: TableHead) -> tuple[LogUnit, ...]:
             ict_from=ict_from,
         )
         for entry in (*segment.history, *segment.commits)
-    )
+    ]
 
 
-def _checkpoint_units(head: TableHead) -> tuple[LogUnit, ...]:
+def _checkpoint_units(head: TableHead) -> list[LogUnit]:
     checkpoint = head.segment.checkpoint
     if checkpoint is None:
-        return ()
+        return []
     files = [(entry.path, entry.size) for entry in checkpoint.entries]
     files += [(sidecar.path, sidecar.size) for sidecar in head.sidecars]
-    return tuple(LogUnit(path=path, version=checkpoint.version, size=size) for path, size in files)
+    return [LogUnit(path=path, version=checkpoint.version, size=size) for path, size in files]
 
 
-def _read(
-    spark: SparkSession, head: TableHead, units: Iterable[LogUnit], *, tasks: int
-) -> DataFrame:
-    packed = [
-        LogUnits(table=head.location.path, units=list(part)) for part in _packed(units, tasks)
-    ]
-    rows = [(msgspec.json.encode(part).decode(),) for part in packed]
-    return spark.createDataFrame(rows, "units string").mapInArrow(read_units, ACTION_SCHEMA)
+def _bytes(read: Iterable[LogUnit]) -> int:
+    return sum(unit.size for unit in read)
 
 
-def _packed(units: Iterable[LogUnit], tasks: int) -> Sequence[Sequence[LogUnit]]:
-    """The units in at most ``tasks`` packages of about the same number of bytes."""
-    packages: list[list[LogUnit]] = [[] for _ in range(max(tasks, 1))]
-    loads = [0] * len(packages)
-    for unit in sorted(units, key=lambda unit: -unit.size):
-        lightest = loads.index(min(loads))
-        packages[lightest].append(unit)
-        loads[lightest] += unit.size + 4096
-    return [package for package in packages if package]
+def _table(actions: Iterable[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(actions, ACTION_ARROW).combine_chunks()
+
+
+def _keys(actions: pa.Table | pa.RecordBatch) -> pa.Array:
+    """The key of each action as one text: NUL is in no path."""
+    keys = pc.binary_join_element_wise(actions["log_key"], actions["dv_id"], "\0")
+    return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys

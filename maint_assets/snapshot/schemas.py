@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 from pyspark.sql import types as T
 
-_ARROW = {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}
-_SPARK = {"string": T.StringType(), "bigint": T.LongType(), "boolean": T.BooleanType()}
-
-
-def column(name: str, kind: str, comment: str = "", *, nullable: bool = False) -> T.StructField:
-    """A described column: what the UI shows beside its name. Kinds: string, bigint, boolean."""
-    return T.StructField(name, _SPARK[kind], nullable, {"comment": comment} if comment else None)
-
-
-def arrow_schema(schema: T.StructType) -> pa.Schema:
-    """The Arrow schema in which executors write rows of a schema."""
-    return pa.schema([(field.name, _ARROW[field.dataType.simpleString()]) for field in schema])
-
+from maint_assets.storage.columns import arrow_schema, column
 
 ACTION_SCHEMA = T.StructType([
     column("is_commit", "boolean"),
     column("log_key", "string"),
+    column("log_path", "string", nullable=True),
     column("dv_id", "string"),
     column("path", "string", nullable=True),
     column("inside", "boolean"),
@@ -34,8 +22,8 @@ ACTION_SCHEMA = T.StructType([
     column("operation", "string", nullable=True),
     column("commit_ms", "bigint", nullable=True),
 ])
-"""One action of the log: ``ord`` is version * 2 + 1 for an add, version * 2 else; ``version`` is
-null for what only a checkpoint tells."""
+"""One action of the log: ``ord`` is version * 2 + 1 for an add, version * 2 else; ``version``,
+``operation`` and ``commit_ms`` are null for what only a checkpoint tells."""
 
 ACTION_ARROW = arrow_schema(ACTION_SCHEMA)
 
@@ -64,7 +52,9 @@ SNAPSHOT_SCHEMA = T.StructType([
         "of the commit, or of the one that removed the file; null for adds",
         nullable=True,
     ),
-    column("operation", "string", "of a commit row", nullable=True),
-    column("commit_ms", "bigint", "time of a commit row, ms", nullable=True),
+    column("operation", "string", "of that commit", nullable=True),
+    column("commit_ms", "bigint", "time of that commit, ms", nullable=True),
 ])
 """The rows of the ``snapshot`` stage: live adds, known tombstones, and the commits of the log."""
+
+SNAPSHOT_ARROW = arrow_schema(SNAPSHOT_SCHEMA)

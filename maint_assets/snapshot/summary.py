@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
 from maint_assets.delta.features import (
     Operation,
     reader_feature_names,
     unsupported,
     writer_feature_names,
 )
+from maint_assets.storage.parts import Measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +28,21 @@ SIZE_BUCKETS = (
     ("<512 MB", 512 << 20),
     (">=512 MB", 1 << 62),
 )
+
+_LIVE = pc.field("action") == "add"
+
+SNAPSHOT_MEASURES = {
+    "live_files": Measure("count", where=_LIVE),
+    "live_bytes": Measure("sum", "size", where=_LIVE),
+    "tombstones": Measure("count", where=pc.field("action") == "remove"),
+    "log_commits": Measure("count", where=pc.field("action") == "commit"),
+    **{
+        name: Measure("count", where=_LIVE & (pc.field("size") >= floor) & (pc.field("size") < top))
+        for (name, top), floor in zip(
+            SIZE_BUCKETS, (0, *(top for _, top in SIZE_BUCKETS)), strict=False
+        )
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +79,6 @@ class SnapshotSummary:
     refused: dict[str, list[str]]
 
 
-def snapshot_metrics() -> dict[str, str]:
-    """The SQL aggregates over the snapshot's rows that the summary is made of."""
-    metrics = {
-        "live_files": "count_if(action = 'add')",
-        "live_bytes": "coalesce(sum(case when action = 'add' then size end), 0)",
-        "tombstones": "count_if(action = 'remove')",
-        "log_commits": "count_if(action = 'commit')",
-    }
-    floor = 0
-    for index, (_, ceiling) in enumerate(SIZE_BUCKETS):
-        within = f"size >= {floor} and size < {ceiling}"
-        metrics[f"bucket_{index}"] = f"count_if(action = 'add' and {within})"
-        floor = ceiling
-    return metrics
-
-
 def snapshot_summary(
     head: TableHead,
     metrics: Mapping[str, int],
@@ -110,9 +112,7 @@ def snapshot_summary(
         min_writer_version=head.protocol.min_writer_version,
         reader_features=list(reader_feature_names(head.protocol)),
         writer_features=list(writer_feature_names(head.protocol)),
-        size_histogram={
-            name: metrics[f"bucket_{index}"] for index, (name, _) in enumerate(SIZE_BUCKETS)
-        },
+        size_histogram={name: metrics[name] for name, _ in SIZE_BUCKETS},
         refused=dict(refused),
     )
 

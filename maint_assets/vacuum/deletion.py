@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import io
 import pathlib
+import re
 import uuid
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import functions as F
@@ -21,24 +23,22 @@ from pyspark.sql import types as T
 
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.paths import TableRoot, parents, relative
-from maint_assets.errors import (
-    GuardError,
-    MaintError,
-    StalePlanError,
-)
+from maint_assets.errors import GuardError, StalePlanError
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, contiguous_after, log_files
 from maint_assets.snapshot.newer import NewerCommits
-from maint_assets.snapshot.schemas import arrow_schema, column
 from maint_assets.storage import read, write
+from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.location import Location
+from maint_assets.storage.parts import Part, PartSlice, largest, slice_batches
+from maint_assets.storage.rows import packed, slices, units
+from maint_assets.vacuum.diff import DIFF_SCHEMA
 from maint_assets.vacuum.plan import refuse_stale
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from pyspark.sql import DataFrame
-    from pyspark.sql.pandas._typing import ArrowMapIterFunction as ArrowFunction
+    from pyspark.sql import DataFrame, SparkSession
 
     from maint_assets.snapshot.head import TableHead
     from maint_assets.vacuum.plan import Limits, VacuumPlan
@@ -46,8 +46,11 @@ if TYPE_CHECKING:
 BATCH_PATHS = 1_000
 """Paths that are deleted between two looks at the log and two records in the ledger."""
 
-SMALL_PLAN = 2_000
+SMALL_PLAN = 5_000
 """Up to this many paths one task deletes files and directories."""
+
+SHOWN_PARTS = 20
+"""A preview of a ledger looks at so many batches."""
 
 MAX_CLOCK_SKEW_MS = 5 * 60_000
 
@@ -66,11 +69,34 @@ DELETION_SCHEMA = T.StructType([
 
 OUTCOMES = ("deleted", "missing", "failed", "skipped")
 
-_CHUNK_SCHEMA = "outcome string, is_directory boolean, paths long, bytes long, attempt int"
+_COUNTS_SCHEMA = T.StructType([
+    column("outcome", "string"),
+    column("is_directory", "boolean"),
+    column("paths", "bigint"),
+    column("bytes", "bigint"),
+    column("attempt", "bigint"),
+])
+_COUNTS_ARROW = arrow_schema(_COUNTS_SCHEMA)
+_DIFF_ARROW = arrow_schema(DIFF_SCHEMA)
 _LEDGER_ARROW = arrow_schema(DELETION_SCHEMA)
+_ODD = re.compile(r":|^/|//|(^|/)\.\.?(/|$)")
 
 
-class Act(msgspec.Struct, frozen=True):
+class _Planned(NamedTuple):
+    """One path of the plan."""
+
+    path: str
+    kind: str
+    size: int
+    modified_ms: int
+
+    @property
+    def is_directory(self) -> bool:
+        return self.kind == "directory"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
     """What an executor must know to delete: the table as planned, and where the ledger is."""
 
     table: str
@@ -124,32 +150,42 @@ def _refuse_clock_skew(head: TableHead, limits: Limits, *, now_ms: int) -> None:
 
 
 def deletion(
-    plan_rows: DataFrame, plan: VacuumPlan, *, ledger: Location, parallelism: int
+    spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, ledger: Location, parallelism: int
 ) -> DataFrame:
-    """Outcomes of the planned paths by batch: outcome, is_directory, paths, bytes, attempt.
+    """Outcomes of the planned paths by task: outcome, is_directory, paths, bytes, attempt.
 
     The ledger has each path. Evaluate it once: evaluating it deletes. Files first, then
     directories, deepest first; a plan of more than SMALL_PLAN paths has only its files deleted,
     see ``directory_deletion``.
     """
-    act = _deletes(Act(plan.table, plan.table_id, plan.version, ledger.path))
-    if plan.files + plan.directories <= SMALL_PLAN:
-        return plan_rows.coalesce(1).transform(deepest_last).mapInArrow(act, _CHUNK_SCHEMA)
-    files = plan_rows.where("kind != 'directory'").repartition(parallelism * 4)
-    return files.mapInArrow(act, _CHUNK_SCHEMA)
+    if plan.paths <= SMALL_PLAN:
+        return _deletes(spark, [slices(parts)], _in_order, act=_act(plan, ledger))
+    packages = packed(slices(parts), parallelism, weight=lambda part: part.rows)
+    return _deletes(spark, packages, _files, act=_act(plan, ledger))
 
 
-def directory_deletion(plan_rows: DataFrame, plan: VacuumPlan, *, ledger: Location) -> DataFrame:
-    """Outcomes of the planned directories by chunk, for a plan whose files went before."""
-    act = _deletes(Act(plan.table, plan.table_id, plan.version, ledger.path))
-    directories = plan_rows.where("kind = 'directory'").coalesce(1)
-    return directories.transform(deepest_last).mapInArrow(act, _CHUNK_SCHEMA)
+def directory_deletion(
+    spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, ledger: Location
+) -> DataFrame:
+    """Outcomes of the planned directories, for a plan whose files went before."""
+    return _deletes(spark, [slices(parts)], _directories, act=_act(plan, ledger))
 
 
-def deepest_last(plan_rows: DataFrame) -> DataFrame:
-    """Planned paths of each partition: files, then directories from the deepest up."""
-    depth = F.size(F.split("path", "/"))
-    return plan_rows.sortWithinPartitions(F.col("kind") == "directory", depth.desc())
+def deepest_last(rows: pa.Table) -> pa.Table:
+    """Planned paths: files, then directories from the deepest up."""
+    is_directory = pc.equal(rows["kind"], "directory")
+    depth = pc.if_else(is_directory, pc.negate(pc.count_substring(rows["path"], "/")), 0)
+    order = pa.table({"is_directory": is_directory, "depth": depth})
+    by = [("is_directory", "ascending"), ("depth", "ascending")]
+    return rows.take(pc.sort_indices(order, by))
+
+
+def ledger_parts(ledger: Location) -> tuple[list[Part], list[dict[str, Any]]]:
+    """The parts of a ledger, and the largest rows of the first of them."""
+    paths = sorted(str(path) for path in pathlib.Path(ledger.path).glob("part-*.parquet"))
+    parts = [Part(path, pq.read_metadata(path).num_rows) for path in paths]
+    shown = [pq.read_table(path) for path in paths[:SHOWN_PARTS]]
+    return parts, largest(pa.concat_tables(shown)) if shown else []
 
 
 def recorded(ledger_rows: DataFrame) -> DataFrame:
@@ -163,30 +199,55 @@ def recorded(ledger_rows: DataFrame) -> DataFrame:
         F.expr("max(kind = 'directory') as is_directory"),
         F.expr("max(size) as size"),
     )
-    return best.selectExpr(
-        f"element_at(array({names}), cast(best as int)) as outcome",
-        "is_directory", "1L as paths", "size as bytes", "0 as attempt",
-    )  # fmt: skip
+    counted = best.selectExpr(
+        f"element_at(array({names}), cast(best as int)) as outcome", "is_directory", "size"
+    )
+    return counted.groupBy("outcome", "is_directory").agg(
+        F.expr("count(1) as paths"), F.expr("sum(size) as bytes"), F.expr("0L as attempt")
+    )
 
 
-def _deletes(act: Act) -> ArrowFunction:
-    """The function that deletes the planned rows of one partition, batch by batch."""
-    text = msgspec.json.encode(act)
+def _act(plan: VacuumPlan, ledger: Location) -> Act:
+    return Act(plan.table, plan.table_id, plan.version, ledger.path)
 
-    def deletes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = _Task(msgspec.json.decode(text, type=Act))
-        for batch in batches:
-            for first in range(0, batch.num_rows, BATCH_PATHS):
-                try:
-                    yield task.execute(batch.slice(first, BATCH_PATHS).to_pylist())
-                except MaintError as error:
-                    raise RuntimeError(error.marked()) from error
 
-    return deletes
+def _deletes(
+    spark: SparkSession,
+    packages: list[list[PartSlice]],
+    read: Callable[[list[PartSlice]], Iterator[pa.Table]],
+    *,
+    act: Act,
+) -> DataFrame:
+    """The deletion of the planned paths that are read, in one task a package, batch by batch."""
+
+    def deletes(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
+        task = _Task(act)
+        for rows in read(some):
+            for first in range(0, rows.num_rows, BATCH_PATHS):
+                task.execute(rows.slice(first, BATCH_PATHS))
+        yield task.counted()
+
+    return units(spark, packages, deletes, kind=PartSlice).as_frame(_COUNTS_SCHEMA)
+
+
+def _files(some: list[PartSlice]) -> Iterator[pa.Table]:
+    for part in some:
+        for batch in slice_batches(part):
+            yield pa.Table.from_batches([batch]).filter(pc.field("kind") != "directory")
+
+
+def _directories(some: list[PartSlice]) -> Iterator[pa.Table]:
+    for rows in _in_order(some):
+        yield rows.filter(pc.field("kind") == "directory")
+
+
+def _in_order(some: list[PartSlice]) -> Iterator[pa.Table]:
+    batches = [batch for part in some for batch in slice_batches(part)]
+    yield deepest_last(pa.Table.from_batches(batches, _DIFF_ARROW))
 
 
 class _Task:
-    """The state of one deleting task: newer commits, and what is known of directories."""
+    """The state of one deleting task: newer commits, and what it did so far."""
 
     def __init__(self, act: Act) -> None:
         self.location = Location(act.table, act.table)
@@ -195,62 +256,67 @@ class _Task:
         self.newer = NewerCommits(
             self.location, table_id=act.table_id, version=act.version, operation=Operation.VACUUM
         )
-        context = TaskContext.get()
-        self.attempt = 0 if context is None else context.attemptNumber()
+        self.done: dict[tuple[str, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
 
-    def execute(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-        """Deletes one batch and records it; counts by outcome."""
+    def execute(self, rows: pa.Table) -> None:
+        """Deletes one batch and records it."""
         self.newer.refresh()
-        batch = str(uuid.uuid4())
         closed: dict[str, str | None] = {}
-        for row in rows:
-            done = self._skipped(row, closed) or self._delete(row)
-            row |= {"outcome": done.outcome, "error": done.error, "batch": batch}
-        self._record(rows, batch)
-        return self._counted(rows)
+        columns = (rows[name].to_pylist() for name in ("path", "kind", "size", "modified_ms"))
+        planned = [_Planned(*values) for values in zip(*columns, strict=True)]
+        outcomes = [self._skipped(path, closed) or self._delete(path) for path in planned]
+        self._record(rows, outcomes)
+        for path, done in zip(planned, outcomes, strict=True):
+            paths, size = self.done[done.outcome, path.is_directory]
+            self.done[done.outcome, path.is_directory] = (paths + 1, size + path.size)
 
-    def _counted(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-        sizes: dict[tuple[str, bool], list[int]] = defaultdict(list)
-        for row in rows:
-            sizes[row["outcome"], row["kind"] == "directory"].append(row["size"])
-        return pa.RecordBatch.from_pydict({
-            "outcome": pa.array([outcome for outcome, _ in sizes], pa.string()),
-            "is_directory": pa.array([is_directory for _, is_directory in sizes], pa.bool_()),
-            "paths": pa.array([len(each) for each in sizes.values()], pa.int64()),
-            "bytes": pa.array([sum(each) for each in sizes.values()], pa.int64()),
-            "attempt": pa.array([self.attempt] * len(sizes), pa.int32()),
-        })
+    def counted(self) -> pa.RecordBatch:
+        """What was done so far, a row an outcome."""
+        context = TaskContext.get()
+        attempt = 0 if context is None else context.attemptNumber()
+        rows = [(*key, *value, attempt) for key, value in self.done.items()]
+        columns = list(zip(*rows, strict=True)) or [()] * len(_COUNTS_ARROW)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, _COUNTS_ARROW, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=_COUNTS_ARROW)
 
-    def _skipped(self, row: dict[str, Any], closed: dict[str, str | None]) -> write.Deletion | None:
+    def _skipped(self, planned: _Planned, closed: dict[str, str | None]) -> write.Deletion | None:
         """Why a planned path must not be touched now, or None."""
-        path = row["path"]
-        if relative(_quoted(path), self.root) != path:
+        path = planned.path
+        if _ODD.search(path) and relative(_quoted(path), self.root) != path:
             return write.Deletion("skipped", "not a path inside the table")
         if path in self.newer.paths:
             return write.Deletion("skipped", "named by a commit newer than the plan")
-        for directory in parents(path):
-            if directory not in closed:
-                closed[directory] = _closed(self.location, directory)
-            if closed[directory]:
-                return write.Deletion("skipped", closed[directory])
-        return self._changed(row)
+        directory = path.rpartition("/")[0]
+        if directory not in closed:
+            above = (_closed(self.location, each) for each in parents(path))
+            closed[directory] = next((why for why in above if why), None)
+        if closed[directory]:
+            return write.Deletion("skipped", closed[directory])
+        return self._changed(planned)
 
-    def _changed(self, row: dict[str, Any]) -> write.Deletion | None:
-        if row["kind"] == "directory":
+    def _changed(self, planned: _Planned) -> write.Deletion | None:
+        if planned.is_directory:
             return None
-        found = read.size_and_mtime(self.location, row["path"])
-        if found is not None and found != (row["size"], row["modified_ms"]):
+        found = read.size_and_mtime(self.location, planned.path)
+        if found is not None and found != (planned.size, planned.modified_ms):
             return write.Deletion("skipped", "changed since it was planned")
         return None
 
-    def _delete(self, row: dict[str, Any]) -> write.Deletion:
-        if row["kind"] == "directory":
-            return write.delete_directory(self.location, row["path"])
-        return write.delete_file(self.location, row["path"])
+    def _delete(self, planned: _Planned) -> write.Deletion:
+        if planned.is_directory:
+            return write.delete_directory(self.location, planned.path)
+        return write.delete_file(self.location, planned.path)
 
-    def _record(self, rows: list[dict[str, Any]], batch: str) -> None:
+    def _record(self, rows: pa.Table, outcomes: list[write.Deletion]) -> None:
+        batch = str(uuid.uuid4())
+        told = {
+            "outcome": pa.array([done.outcome for done in outcomes], pa.string()),
+            "error": pa.array([done.error for done in outcomes], pa.string()),
+            "batch": pa.array([batch] * len(outcomes), pa.string()),
+        }
+        columns = [told[name] if name in told else rows[name] for name in _LEDGER_ARROW.names]
         body = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist(rows, schema=_LEDGER_ARROW), body)
+        pq.write_table(pa.Table.from_arrays(columns, schema=_LEDGER_ARROW), body)
         write.put_if_absent(self.ledger, f"part-{batch}.parquet", body.getvalue())
 
 

@@ -1,16 +1,32 @@
-"""Which files and directories may go: old enough, visible, and named by no retained version."""
+"""Which files and directories may go: old enough, visible, and named by no retained version.
+
+Each source says what it knows of a path. All that is said of one path is judged in one place: in
+one task for a small table, else in buckets of paths.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as T
 
-from maint_assets.snapshot.schemas import column
+from maint_assets.delta.paths import parents
+from maint_assets.storage.columns import arrow_schema, column
+from maint_assets.storage.parts import Measure, PartSlice, slice_batches
+from maint_assets.storage.rows import packed, slices, units
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from maint_assets.storage.parts import Part
+    from maint_assets.storage.rows import Rows
 
 DIFF_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root, decoded"),
@@ -29,147 +45,216 @@ DIFF_SCHEMA = T.StructType([
 
 KINDS = ("orphan", "removed", "dv", "cdc", "index", "directory")
 
-IS_MISSING = r"active and is_dir is null and not path rlike r'(^|/)[._]'"
-"""Whether a judged path is needed by the newest version but was not found, in SQL.
+MISSING = "missing"
+"""The kind of rows that are measured and never part of a plan: active files that are not there."""
 
-Paths below names that a listing never enters say nothing."""
+PLANNED = pc.field("kind") != MISSING
 
-_DV_NAME = (
-    r"(^|/)deletion_vector_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.bin$"
+DIFF_MEASURES = {
+    "bytes": Measure("sum", "size"),
+    "largest_bytes": Measure("max", "size", where=PLANNED),
+    "time_travel_ends_before": Measure("max", "removed_in_version"),
+    "missing_files": Measure("count", where=~PLANNED),
+    "missing_example": Measure("min", "path", where=~PLANNED),
+    **{f"kind_{name}": Measure("count", where=pc.field("kind") == name) for name in KINDS},
+    **{f"bytes_{name}": Measure("sum", "size", where=pc.field("kind") == name) for name in KINDS},
+}
+
+BUCKET_ROWS = 500_000
+"""What is said of paths is judged in one task up to this many rows, else in such buckets."""
+
+SAYINGS = ("candidate", "found", "kept", "valid", "active", "removed")
+
+SAID_SCHEMA = T.StructType([
+    column("path", "string"),
+    column("said", "string", "one of SAYINGS"),
+    column("is_dir", "boolean", nullable=True),
+    column("size", "bigint", nullable=True),
+    column("modified_ms", "bigint", nullable=True),
+    column("version", "bigint", nullable=True),
+    column("operation", "string", nullable=True),
+    column("removed_ms", "bigint", nullable=True),
+])
+
+_SAID = arrow_schema(SAID_SCHEMA)
+_ARROW = arrow_schema(DIFF_SCHEMA)
+_NEVER_ENTERED = r"(^|/)[._]"
+_KIND_OF_NAME = (
+    (
+        "dv",
+        r"(^|/)deletion_vector_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.bin$",
+    ),
+    ("cdc", r"(^|/)_change_data"),
+    ("index", r"(^|/)_delta_index"),
 )
 
 
-def judged(
-    listing: DataFrame, valid_files: DataFrame, snapshot: DataFrame, *, one_task: bool = False
-) -> DataFrame:
-    """One row a path that the listing, the valid files or a tombstone names, with what each says.
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The parts of the three stages that a plan is made from."""
 
-    Columns: those of the listing (null where not listed), ``valid``, ``active``,
-    ``removed_in_version``, ``removed_ms``. One shuffle, fixed-width aggregates; none in one task.
-    """
-    listed = listing.select(
-        "path", "size", "modified_ms", "is_dir", "hidden",
-        *_blank(valid="boolean", active="boolean", removed_in_version="long", removed_ms="long"),
-    )  # fmt: skip
-    blank = _blank(size="long", modified_ms="long", is_dir="boolean", hidden="boolean")
-    valid = valid_files.select(
-        "path", *blank, F.expr("true as valid"), F.expr("reason like 'active%' as active"),
-        *_blank(removed_in_version="long", removed_ms="long"),
-    )  # fmt: skip
-    dead = [
-        snapshot.where("action = 'remove'").select(
-            F.col(path).alias("path"), *blank, *_blank(valid="boolean", active="boolean"),
-            F.col("version").alias("removed_in_version"), F.col("deletion_ms").alias("removed_ms"),
-        ).where("path is not null")
-        for path in ("path", "dv_path")
-    ]  # fmt: skip
-    every = listed.unionByName(valid).unionByName(dead[0]).unionByName(dead[1])
-    if one_task:
-        every = every.coalesce(1)
-    names = (
-        "size",
-        "modified_ms",
-        "is_dir",
-        "hidden",
-        "valid",
-        "active",
-        "removed_in_version",
-        "removed_ms",
-    )
-    return every.groupBy("path").agg(*(F.max(name).alias(name) for name in names))
+    snapshot: list[Part]
+    valid_files: list[Part]
+    listing: list[Part]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are in all."""
+        return sum(part.rows for part in (*self.snapshot, *self.valid_files, *self.listing))
 
 
-def diff(
-    judged: DataFrame,
-    listing: DataFrame,
-    valid_files: DataFrame,
-    *,
-    commits: DataFrame,
-    cutoff_ms: int,
-) -> DataFrame:
+def diff(spark: SparkSession, sources: Sources, *, cutoff_ms: int, parallelism: int) -> Rows:
     """Files that VACUUM may delete, and directories that nothing remains beneath: DIFF_SCHEMA.
 
-    Last modified before the cutoff: a file exactly at it stays. ``commits`` are the commit rows
-    of the snapshot.
+    Last modified before the cutoff: a file exactly at it stays. Rows of kind MISSING among them
+    are no part of the plan.
     """
-    files = judged.transform(expired, cutoff_ms).where("not is_dir").transform(untracked)
-    gone = files.withColumn("kind", kind()).transform(with_commit, commits)
-    directories = emptied_directories(listing, valid_files, cutoff_ms=cutoff_ms)
-    return gone.select(*DIFF_SCHEMA.names).unionByName(directories.select(*DIFF_SCHEMA.names))
+    read = [
+        *slices(sources.snapshot, "snapshot"),
+        *slices(sources.valid_files, "valid_files"),
+        *slices(sources.listing, "listing"),
+    ]
+    buckets = -(-sources.rows // BUCKET_ROWS)
+    packages = packed(read, 1 if buckets <= 1 else parallelism, weight=lambda part: part.rows)
+    every = units(spark, packages, partial(said, cutoff_ms=cutoff_ms), kind=PartSlice)
+    if buckets > 1:
+        every = every.spread(SAID_SCHEMA, buckets, "path")
+    return every.then(judged)
 
 
-def expired(entries: DataFrame, cutoff_ms: int) -> DataFrame:
-    """Visible entries last modified before the cutoff; one exactly at it stays."""
-    return entries.where(~F.col("hidden") & (F.col("modified_ms") < cutoff_ms))
+def said(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatch]:
+    """What each row of the sources says of a path: SAID_SCHEMA."""
+    kept: set[str] = set()
+    for part in read:
+        for batch in slice_batches(part):
+            if part.source == "snapshot":
+                yield from _removed(batch)
+            elif part.source == "valid_files":
+                yield _valid(batch)
+                yield _kept_above(pc.unique(_parent(batch["path"])), kept)
+            else:
+                yield from _listed(batch, cutoff_ms, kept)
 
 
-def untracked(judged: DataFrame) -> DataFrame:
-    """Listed files that no retained version names."""
-    return judged.where(F.col("valid").isNull())
+def judged(every: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The plan, from all that is said of some paths: DIFF_SCHEMA, and the missing active files.
 
-
-def kind() -> Column:
-    """What a candidate is: by its name, else by whether the log remembers its removal."""
-    path = F.col("path")
-    return (
-        F
-        .when(path.rlike(_DV_NAME), "dv")
-        .when(path.rlike(r"(^|/)_change_data"), "cdc")
-        .when(path.rlike(r"(^|/)_delta_index"), "index")
-        .when(F.col("removed_ms").isNotNull(), "removed")
-        .otherwise("orphan")
-    )
-
-
-def with_commit(candidates: DataFrame, commits: DataFrame) -> DataFrame:
-    """Candidates with operation and time of the commit that removed them."""
-    known = commits.select(
-        F.col("version").alias("removed_in_version"),
-        F.col("operation").alias("removed_by"),
-        "commit_ms",
-    )
-    joined = candidates.join(F.broadcast(known), on="removed_in_version", how="left")
-    when = F.coalesce("commit_ms", F.when(F.col("removed_ms") > 0, F.col("removed_ms")))
-    return joined.withColumn("removed_ms", when)
-
-
-def emptied_directories(listing: DataFrame, valid_files: DataFrame, *, cutoff_ms: int) -> DataFrame:
-    """Old visible directories beneath which nothing remains once the plan is executed.
-
-    What remains: valid paths, whether found or not, hidden and recent entries.
+    A candidate goes that is not valid; a directory goes that nothing beneath keeps.
     """
-    stays = F.col("hidden") | (F.col("modified_ms") >= cutoff_ms)
-    recent = listing.where(stays).select("path", "parent")
-    parents = recent.select("parent").union(valid_files.select(parent("path").alias("parent")))
-    kept = parents.distinct().select(F.explode(ancestors("parent")).alias("path"))
-    kept = kept.union(recent.select("path")).distinct()
-    return (
-        listing
-        .transform(expired, cutoff_ms)
-        .where("is_dir")
-        .join(kept, on="path", how="left_anti")
-        .withColumns({
-            "kind": F.lit("directory"),
-            "removed_in_version": F.lit(None).cast("long"),
-            "removed_by": F.lit(None).cast("string"),
-            "removed_ms": F.lit(None).cast("long"),
-        })
+    rows = pa.Table.from_batches(every, _SAID).combine_chunks()
+    by = {what: rows.filter(pc.equal(rows["said"], what)) for what in SAYINGS}
+    candidates, active = by["candidate"], by["active"]
+    valid = pa.concat_tables([active, by["valid"]])
+    files = _without(candidates.filter(pc.invert(candidates["is_dir"])), valid)
+    yield from _files(files, by["removed"])
+    directories = candidates.filter(candidates["is_dir"])
+    yield from _planned(_without(directories, by["kept"]), "directory")
+    found = pa.concat_tables([candidates, by["found"]])
+    seen = active.filter(pc.invert(pc.match_substring_regex(active["path"], _NEVER_ENTERED)))
+    yield from _planned(_distinct(_without(seen, found)), MISSING)
+
+
+def _listed(batch: pa.RecordBatch, cutoff_ms: int, kept: set[str]) -> Iterator[pa.RecordBatch]:
+    """Old visible entries are candidates; all others stay and keep every directory above."""
+    old = pc.and_(pc.invert(batch["hidden"]), pc.less(batch["modified_ms"], cutoff_ms))
+    candidates, stays = batch.filter(old), batch.filter(pc.invert(old))
+    yield _saying(
+        "candidate",
+        candidates["path"],
+        is_dir=candidates["is_dir"],
+        size=candidates["size"],
+        modified_ms=candidates["modified_ms"],
+    )
+    yield _saying("found", stays["path"])
+    yield _saying("kept", stays["path"].filter(stays["is_dir"]))
+    yield _kept_above(pc.unique(stays["parent"]), kept)
+
+
+def _valid(batch: pa.RecordBatch) -> pa.RecordBatch:
+    active = pc.if_else(pc.starts_with(batch["reason"], "active"), "active", "valid")
+    return _saying(active, batch["path"])
+
+
+def _removed(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """What tombstones say of their files and of their vectors: which commit removed them."""
+    tombstones = batch.filter(pc.equal(batch["action"], "remove"))
+    time = tombstones["deletion_ms"]
+    time = pc.coalesce(tombstones["commit_ms"], pc.if_else(pc.greater(time, 0), time, None))
+    for name in ("path", "dv_path"):
+        there = pc.is_valid(tombstones[name])
+        yield _saying(
+            "removed",
+            tombstones[name].filter(there),
+            version=tombstones["version"].filter(there),
+            operation=tombstones["operation"].filter(there),
+            removed_ms=time.filter(there),
+        )
+
+
+def _kept_above(directories: pa.Array, kept: set[str]) -> pa.RecordBatch:
+    """The directories and all above them, those not said before."""
+    found: set[str] = set()
+    for directory in directories.to_pylist():
+        if directory and directory not in kept:
+            found.update((directory, *parents(directory)))
+    found -= kept
+    kept |= found
+    return _saying("kept", pa.array(sorted(found), pa.string()))
+
+
+def _saying(what: str | pa.Array, paths: pa.Array, **told: pa.Array) -> pa.RecordBatch:
+    saying = pa.repeat(pa.scalar(what), len(paths)) if isinstance(what, str) else what
+    columns = {"path": paths, "said": saying, **told}
+    return pa.RecordBatch.from_arrays(
+        [columns.get(f.name, pa.nulls(len(paths), f.type)) for f in _SAID], schema=_SAID
     )
 
 
-def parent(path: str) -> Column:
-    """The directory of a path, empty for one directly in the root."""
-    return F.regexp_replace(path, r"(^|/)[^/]*$", "")
+def _without(rows: pa.Table, others: pa.Table) -> pa.Table:
+    return rows.filter(pc.invert(pc.is_in(rows["path"], value_set=_array(others["path"]))))
 
 
-def ancestors(path: str) -> Column:
-    """A directory and every directory above it, the root (empty) among them."""
-    parts = F.split(F.col(path), "/")
-    return F.transform(
-        F.sequence(F.lit(1), F.size(parts)),
-        lambda depth: F.array_join(F.slice(parts, 1, depth), "/"),
+def _files(files: pa.Table, removed: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Planned files by kind, with the newest commit that removed each."""
+    newest = _distinct(removed.sort_by([("version", "descending"), ("removed_ms", "descending")]))
+    by = newest.take(pc.index_in(files["path"], value_set=_array(newest["path"])))
+    kind = pc.if_else(
+        pc.is_in(files["path"], value_set=_array(newest["path"])), "removed", "orphan"
     )
+    for name, pattern in reversed(_KIND_OF_NAME):
+        kind = pc.if_else(pc.match_substring_regex(files["path"], pattern), name, kind)
+    told = {name: by[name] for name in ("version", "operation", "removed_ms")}
+    yield from _planned(files, kind, **told)
 
 
-def _blank(**columns: str) -> list[Column]:
-    return [F.lit(None).cast(kind).alias(name) for name, kind in columns.items()]
+def _planned(
+    rows: pa.Table, kind: str | pa.ChunkedArray, **told: pa.ChunkedArray
+) -> Iterator[pa.RecordBatch]:
+    count = rows.num_rows
+    kinds = pa.repeat(pa.scalar(kind), count) if isinstance(kind, str) else kind
+    columns = [
+        rows["path"],
+        kinds,
+        pc.fill_null(rows["size"], 0),
+        pc.fill_null(rows["modified_ms"], 0),
+    ]
+    columns += [told.get(name, rows[name]) for name in ("version", "operation", "removed_ms")]
+    yield from pa.Table.from_arrays(columns, schema=_ARROW).to_batches()
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    """The first row of each path."""
+    at = pa.array(np.arange(rows.num_rows))
+    first = (
+        rows.select(["path"]).append_column("at", at).group_by("path").aggregate([("at", "min")])
+    )
+    return rows.take(first["at_min"])
+
+
+def _parent(paths: pa.Array) -> pa.Array:
+    """The directory of each path, empty for one directly in the root."""
+    return pc.replace_substring_regex(paths, r"(^|/)[^/]*$", "")
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks()

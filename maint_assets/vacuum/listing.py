@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from maint_assets.delta.names import is_hidden
-from maint_assets.snapshot.schemas import arrow_schema, column
 from maint_assets.storage import read
+from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.location import Location
+from maint_assets.storage.parts import Measure
+from maint_assets.storage.rows import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.pandas._typing import ArrowMapIterFunction as ArrowFunction
+
+    from maint_assets.storage.parts import ArrowFunction
 
 LISTING_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root, decoded"),
@@ -36,14 +40,27 @@ LISTING_SCHEMA = T.StructType([
     column("nested_table", "boolean", "root of another Delta table, not entered"),
 ])
 
-SMALL_ENTRIES = 4_000
+_FILES = ~pc.field("is_dir") & ~pc.field("hidden")
+
+LISTING_MEASURES = {
+    "files": Measure("count", where=_FILES),
+    "bytes": Measure("sum", "size", where=_FILES),
+    "directories": Measure(
+        "count", where=pc.field("is_dir") & (pc.field("nested_table") | ~pc.field("hidden"))
+    ),
+    "hidden": Measure("count", where=pc.field("hidden") & ~pc.field("nested_table")),
+    "nested_tables": Measure("count", where=pc.field("nested_table")),
+    "nested_example": Measure("min", "path", where=pc.field("nested_table")),
+}
+
+SMALL_ENTRIES = 20_000
 """Up to this many entries one task lists the whole tree."""
 
 SLICE_ENTRIES = 25_000
 """A directory with more entries than this is listed by several tasks."""
 
 _BATCH_ROWS = 8_192
-_DIRECTORY_SCHEMA = "directory string, entries long"
+_DIRECTORIES = T.StructType([column("directory", "string"), column("entries", "bigint")])
 _ARROW = arrow_schema(LISTING_SCHEMA)
 
 
@@ -74,20 +91,19 @@ class Walk(msgspec.Struct, frozen=True):
         return read.exists(self.location, f"{_join(directory, entry.name)}/_delta_log")
 
 
-def listing(spark: SparkSession, walk: Walk, *, parallelism: int) -> DataFrame:
+def listing(spark: SparkSession, walk: Walk, *, parallelism: int) -> Rows:
     """Every visible file and directory below the table root, hidden entries as closed rows.
 
     Directories that vanish meanwhile are left out. Local symlinks, special files and names
     that are not UTF-8 are hidden rows; another Delta table below the root is one row.
     """
+    top = spark.createDataFrame(pa.table({"directory": [""]}))
     if _is_small(walk):
-        slices = spark.createDataFrame([("", 0, 0)], "directory string, slice long, slices long")
-        return slices.coalesce(1).mapInArrow(_tree_rows(walk), LISTING_SCHEMA)
-    top = spark.createDataFrame([("",)], "directory string").coalesce(1)
-    first = top.mapInArrow(_children(walk), _DIRECTORY_SCHEMA).repartition(parallelism * 4)
-    counted = first.mapInArrow(_counted(walk), _DIRECTORY_SCHEMA)
-    slices = counted.transform(_sliced, parallelism).repartition(parallelism * 4)
-    return slices.mapInArrow(_slice_rows(walk), LISTING_SCHEMA)
+        return Rows(top, _tree_rows(walk))
+    first = Rows(top, _children(walk)).as_frame(_DIRECTORIES).repartition(parallelism * 4)
+    counted = Rows(first, _counted(walk)).as_frame(_DIRECTORIES)
+    slices = counted.transform(_sliced, parallelism).repartition(parallelism * 2)
+    return Rows(slices, _slice_rows(walk))
 
 
 def _is_small(walk: Walk) -> bool:

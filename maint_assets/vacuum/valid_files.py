@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as T
 
-from maint_assets.snapshot.schemas import column
+from maint_assets.delta.paths import TableRoot
+from maint_assets.snapshot.places import names
+from maint_assets.storage.columns import arrow_schema, column
+from maint_assets.storage.parts import Measure
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from collections.abc import Iterable, Iterator
+
+    from maint_assets.storage.rows import Rows
 
 VALID_FILES_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root, decoded"),
@@ -25,63 +32,67 @@ VALID_FILES_SCHEMA = T.StructType([
 
 REASONS = ("active", "tombstone", "active_dv", "tombstone_dv", "spelling")
 
+VALID_FILES_MEASURES = {
+    "bytes": Measure("sum", "size"),
+    **{f"reason_{name}": Measure("count", where=pc.field("reason") == name) for name in REASONS},
+}
 
-def valid_files(snapshot: DataFrame, *, cutoff_ms: int) -> DataFrame:
+_ARROW = arrow_schema(VALID_FILES_SCHEMA)
+
+
+def valid_files(snapshot: Rows, *, table: str, cutoff_ms: int) -> Rows:
     """Paths inside the table that a live file or a tombstone not older than the cutoff names.
 
     A tombstone exactly at ``cutoff_ms`` stays; one without a time counts as 0. Deletion vectors
     of every storage type count with their file. One path may have several reasons.
     """
-    kept = snapshot.where(protects(cutoff_ms)).withColumn("lower_path", _lower_escapes())
-    reasons = F.array(
-        _named("path", "active", "tombstone", inside=F.col("inside")),
-        _named("dv_path", "active_dv", "tombstone_dv", inside=_is_relative("dv_path")),
-        _named("log_path", "spelling", "spelling", inside=F.col("inside") & _spelled_otherwise()),
-        _named("lower_path", "spelling", "spelling", inside=F.col("inside") & _has_letters()),
-    )
-    named = kept.select(F.explode(reasons).alias("named"), "deletion_ms")
-    return (
-        named
-        .where("named is not null")
-        .select("named.*", "deletion_ms")
-        .select(*VALID_FILES_SCHEMA.names)
-    )
+    return snapshot.then(partial(named, root=TableRoot.of(table), cutoff_ms=cutoff_ms))
 
 
-def protects(cutoff_ms: int) -> Column:
-    """Whether a row of the snapshot keeps its files: live, or removed not before the cutoff."""
-    action = F.col("action")
-    return (action == "add") | ((action == "remove") & (F.col("deletion_ms") >= cutoff_ms))
+def named(
+    snapshot: Iterable[pa.RecordBatch], *, root: TableRoot, cutoff_ms: int
+) -> Iterator[pa.RecordBatch]:
+    """The valid files of some rows of a snapshot: VALID_FILES_SCHEMA."""
+    for batch in snapshot:
+        kept = batch.filter(protects(batch, cutoff_ms))
+        inside = kept.filter(kept["inside"])
+        yield _rows(inside, inside["path"], ("active", "tombstone"))
+        vectors = kept.filter(pc.fill_null(_is_inside(kept["dv_path"]), fill_value=False))
+        yield _rows(vectors, vectors["dv_path"], ("active_dv", "tombstone_dv"))
+        yield from _spelled_otherwise(kept, root)
 
 
-def _named(column: str, live: str, dead: str, *, inside: Column) -> Column:
-    reason = F.when(F.col("action") == "add", live).otherwise(dead)
-    size = F.lit(None).cast("long") if column == "dv_path" else F.col("size")
-    found = F.struct(F.col(column).alias("path"), reason.alias("reason"), size.alias("size"))
-    return F.when(F.col(column).isNotNull() & inside, found)
+def protects(snapshot: pa.RecordBatch, cutoff_ms: int) -> pa.Array:
+    """Whether each row keeps its files: live, or removed not before the cutoff."""
+    action = snapshot["action"]
+    recent = pc.fill_null(pc.greater_equal(snapshot["deletion_ms"], cutoff_ms), fill_value=False)
+    return pc.or_(pc.equal(action, "add"), pc.and_(pc.equal(action, "remove"), recent))
 
 
-def _spelled_otherwise() -> Column:
-    """Whether the log spells a relative path in another way: that name is protected as well."""
-    return (F.col("log_path") != F.col("path")) & _is_relative("log_path")
+def _rows(kept: pa.RecordBatch, paths: pa.Array, reasons: tuple[str, str]) -> pa.RecordBatch:
+    """Paths of rows of the snapshot, with the reasons of a live file and of a tombstone."""
+    reason = pc.if_else(pc.equal(kept["action"], "add"), *reasons)
+    size = pa.nulls(len(kept), pa.int64()) if reasons[0].endswith("_dv") else kept["size"]
+    arrays = [paths, reason, size, kept["deletion_ms"]]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
-def _has_letters() -> Column:
-    """Whether escapes in lower case make another name: ``log_path`` has them in upper case."""
-    return (F.col("lower_path") != F.col("log_path")) & _is_relative("log_path")
+def _spelled_otherwise(kept: pa.RecordBatch, root: TableRoot) -> Iterator[pa.RecordBatch]:
+    """The names of a writer that does not encode: what the log says, taken literally."""
+    escaped = kept.filter(pc.match_substring(kept["log_path"], "%"))
+    pairs = zip(escaped["log_path"].to_pylist(), escaped["path"].to_pylist(), strict=True)
+    found = [
+        (at, name)
+        for at, (raw, path) in enumerate(pairs)
+        for name in names(raw, root)
+        if name != path
+    ]
+    if found:
+        rows, paths = zip(*found, strict=True)
+        spelled = pa.array(paths, pa.string())
+        yield _rows(escaped.take(pa.array(rows)), spelled, ("spelling", "spelling"))
 
 
-def _lower_escapes() -> Column:
-    """The log path as a writer spells it that does not encode and has lower-case escapes."""
-    lowered = F.transform(
-        F.split("log_path", "%"),
-        lambda part, at: F.when(
-            (at > 0) & part.rlike("^[0-9A-F]{2}"),
-            F.concat(F.lower(F.substring(part, 1, 2)), F.substring(part, 3, 2**31 - 1)),
-        ).otherwise(part),
-    )
-    return F.array_join(lowered, "%")
-
-
-def _is_relative(column: str) -> Column:
-    return ~F.col(column).rlike(r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)")
+def _is_inside(paths: pa.Array) -> pa.Array:
+    """``not is_outside`` of each path; null stays null."""
+    return pc.invert(pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://")))

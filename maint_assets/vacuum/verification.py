@@ -1,33 +1,78 @@
-"""Whether files are there: the look after the deletion."""
+"""Whether a plan and a table are whole: looks that share no code with what they check."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as T
 
 from maint_assets.storage import read
+from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.location import Location
+from maint_assets.storage.parts import PartSlice, slice_batches
+from maint_assets.storage.rows import packed, slices, units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyspark.sql import DataFrame
-    from pyspark.sql.pandas._typing import ArrowMapIterFunction as ArrowFunction
+    from pyspark.sql import DataFrame, SparkSession
+
+    from maint_assets.storage.parts import Part
+    from maint_assets.storage.rows import Rows
+
+BUCKET_ROWS = 500_000
+"""Paths are compared in one task up to this many, else in such buckets."""
+
+_COUNT_SCHEMA = T.StructType([column("count", "bigint")])
+_PATHS_SCHEMA = T.StructType([column("path", "string"), column("planned", "boolean")])
+_PATHS_ARROW = arrow_schema(_PATHS_SCHEMA)
 
 
-def missing_files(valid_files: DataFrame, *, table: str) -> DataFrame:
-    """The active paths that are not there, each once a reason; column ``path``."""
-    active = valid_files.where("reason in ('active', 'active_dv')").select("path")
-    return active.mapInArrow(_missing(table), "path string")
+def valid_in_plan(
+    spark: SparkSession, plan: list[Part], valid_files: list[Part], *, parallelism: int
+) -> DataFrame:
+    """How many planned paths must stay, by task: none, unless a plan was judged wrongly."""
+    read = [*slices(plan, "diff"), *slices(valid_files, "valid_files")]
+    buckets = -(-sum(part.rows for part in read) // BUCKET_ROWS)
+    packages = packed(read, 1 if buckets <= 1 else parallelism, weight=lambda part: part.rows)
+    paths = units(spark, packages, _paths, kind=PartSlice)
+    if buckets > 1:
+        paths = paths.spread(_PATHS_SCHEMA, buckets, "path")
+    return paths.then(_both).as_frame(_COUNT_SCHEMA)
 
 
-def _missing(table: str) -> ArrowFunction:
-    def missing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        location = Location(table, table)
-        for batch in batches:
-            paths = batch.column("path").to_pylist()
-            gone = [path for path in paths if not read.exists(location, path)]
-            yield pa.RecordBatch.from_pydict({"path": pa.array(gone, pa.string())})
+def missing_files(valid_files: Rows, *, table: str) -> DataFrame:
+    """How many active paths are not there, by task."""
+    return valid_files.then(partial(_missing, location=Location(table, table))).as_frame(
+        _COUNT_SCHEMA
+    )
 
-    return missing
+
+def _missing(rows: Iterable[pa.RecordBatch], location: Location) -> Iterator[pa.RecordBatch]:
+    gone = 0
+    for batch in rows:
+        active = batch["path"].filter(pc.starts_with(batch["reason"], "active"))
+        gone += sum(not read.exists(location, path) for path in active.to_pylist())
+    yield _count(gone)
+
+
+def _paths(read: list[PartSlice]) -> Iterator[pa.RecordBatch]:
+    for part in read:
+        for batch in slice_batches(part, ["path"]):
+            planned = pa.repeat(pa.scalar(part.source == "diff"), len(batch))
+            yield pa.RecordBatch.from_arrays([batch["path"], planned], schema=_PATHS_ARROW)
+
+
+def _both(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    paths = pa.Table.from_batches(rows, _PATHS_ARROW)
+    planned, valid = (
+        paths.filter(pc.equal(paths["planned"], each))["path"] for each in (True, False)
+    )
+    yield _count(pc.sum(pc.is_in(planned, value_set=valid.combine_chunks()), min_count=0).as_py())
+
+
+def _count(count: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"count": pa.array([count], pa.int64())})

@@ -4,20 +4,36 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql import types as T
 
 from maint_assets.assets.spark import spark_resource
-from maint_assets.assets.store import StageDataset, StageStore
+from maint_assets.assets.store import Dataset, StageDataset, StageStore
 from maint_assets.errors import StageMissingError
+from maint_assets.storage.columns import column
 from maint_assets.storage.location import Location
+from maint_assets.storage.parts import Measure, Part, PartSlice, row_sums, slice_batches
+from maint_assets.storage.rows import Rows, packed, slices
 from maint_assets.vacuum.summaries import ValidFilesSummary
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain
 
-SCHEMA = "path string, size bigint"
+SCHEMA = T.StructType([
+    column("path", "string", nullable=True),
+    column("size", "bigint", nullable=True),
+])
+MEASURES = {
+    "bytes": Measure("sum", "size"),
+    "b": Measure("count", where=pc.field("path") == "b"),
+    "largest": Measure("max", "size"),
+    "least": Measure("min", "path"),
+}
 ROWS = [("a", 1), ("b", None), (None, 2), (None, None)]
 
 
@@ -26,9 +42,19 @@ def dataset(tmp_path: Path) -> StageDataset:
     return StageDataset(Location.of(str(tmp_path)).below("t", "stage", "run"))
 
 
-def digest(spark: SparkSession, dataset: StageDataset, rows: list[Any], *, parts: int = 1) -> str:
+def write(
+    spark: SparkSession, dataset: StageDataset, rows: list[Any], *, parts: int = 1
+) -> Dataset:
     frame = spark.createDataFrame(rows, SCHEMA).repartition(parts)
-    return dataset.write_rows(frame, {}).digest
+    return dataset.write_rows([Rows(frame, iter)], SCHEMA, MEASURES)
+
+
+def digest(spark: SparkSession, dataset: StageDataset, rows: list[Any], *, parts: int = 1) -> str:
+    return write(spark, dataset, rows, parts=parts).digest
+
+
+def stored(dataset: StageDataset) -> list[dict[str, Any]]:
+    return [row for part in dataset.parts() for row in pq.read_table(part.path).to_pylist()]
 
 
 def test_a_digest_is_free_of_order_and_partitioning(
@@ -64,13 +90,14 @@ def test_a_digest_changes_with_any_value(
     assert digest(spark, dataset, ROWS) != digest(spark, dataset, rows)
 
 
-def test_swapped_values_of_two_columns_change_the_digest(
-    spark: SparkSession, dataset: StageDataset
-) -> None:
-    def of(rows: list[Any]) -> str:
-        return dataset.write_rows(spark.createDataFrame(rows, "a string, b string"), {}).digest
+def test_swapped_values_of_two_columns_change_the_digest() -> None:
+    def sums(*rows: tuple[str | None, str | None]) -> tuple[int, ...]:
+        names = [pa.field("a", pa.string()), pa.field("b", pa.string())]
+        columns = [pa.array(values, pa.string()) for values in zip(*rows, strict=True)]
+        return tuple(row_sums(pa.table(columns, schema=pa.schema(names))))
 
-    assert len({of([("x", "y")]), of([("y", "x")]), of([("xy", "")]), of([("xy", None)])}) == 4
+    assert len({sums(("x", "y")), sums(("y", "x")), sums(("xy", "")), sums(("xy", None))}) == 4
+    assert sums(("a", "b"), ("c", "d")) != sums(("a", "d"), ("c", "b"))
 
 
 @settings(
@@ -95,12 +122,63 @@ def test_any_rows_in_any_order_have_one_digest(
 def test_rows_are_counted_and_measured_in_the_pass_that_writes_them(
     spark: SparkSession, dataset: StageDataset
 ) -> None:
-    frame = spark.createDataFrame(ROWS, SCHEMA)
+    rows = [*ROWS, ("b", 7)]
 
-    written = dataset.write_rows(frame, {"bytes": "sum(size)"})
+    written = write(spark, dataset, rows, parts=3)
 
-    assert (written.rows, written.metrics["bytes"]) == (4, 3)
-    assert dataset.rows(spark, frame.schema).count() == 4
+    assert written.rows == len(stored(dataset)) == 5
+    assert written.metrics == {"bytes": 10, "b": 2, "largest": 7, "least": "a"}
+    assert [row["size"] for row in dataset.largest()] == [7, 1, None, None, None]
+
+
+def test_rows_that_are_not_kept_are_measured_only(
+    spark: SparkSession, dataset: StageDataset
+) -> None:
+    rows = Rows(spark.createDataFrame([("a", 1), ("b", 2)], SCHEMA), iter)
+
+    written = dataset.write_rows([rows], SCHEMA, MEASURES, keep=pc.field("path") == "a")
+
+    assert (written.rows, written.metrics["b"]) == (1, 1)
+    assert written.digest == digest(spark, dataset, [("a", 1)])
+
+
+def test_what_a_failed_attempt_left_is_no_part_of_the_rows(
+    spark: SparkSession, dataset: StageDataset
+) -> None:
+    dataset.rows_location.store(create=True)
+    dataset.rows_location.file("part-left.parquet").write_bytes(b"half a par")
+
+    write(spark, dataset, ROWS)
+
+    assert len(stored(dataset)) == len(ROWS)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5, 12, 40])
+def test_slices_of_parts_are_all_rows_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr("maint_assets.storage.rows.TASK_ROWS", 7)
+    table = pa.table({"at": list(range(rows))})
+    pq.write_table(table, tmp_path / "part", row_group_size=5)
+
+    cut = slices([Part(str(tmp_path / "part"), rows)])
+
+    found = [at for part in cut for batch in slice_batches(part) for at in batch["at"].to_pylist()]
+    assert found == list(range(rows))
+    assert all(part.rows <= 7 for part in cut)
+
+
+@given(weights=st.lists(st.integers(0, 100)), tasks=st.integers(1, 9))
+def test_packages_hold_every_unit_once_and_none_is_empty(weights: list[int], tasks: int) -> None:
+    units = [PartSlice(str(at), "", 0, weight) for at, weight in enumerate(weights)]
+
+    packages = packed(units, tasks, weight=lambda unit: unit.rows)
+
+    assert sorted(unit.path for package in packages for unit in package) == sorted(
+        unit.path for unit in units
+    )
+    assert all(packages)
+    assert len(packages) <= tasks
 
 
 def test_a_dataset_is_complete_with_its_summary(dataset: StageDataset) -> None:
@@ -120,7 +198,7 @@ def test_writing_again_replaces_what_a_failed_try_left(
 
     again = digest(spark, dataset, ROWS[:1])
 
-    assert dataset.rows(spark, spark.createDataFrame([], SCHEMA).schema).count() == 1
+    assert len(stored(dataset)) == 1
     assert again == digest(spark, dataset, ROWS[:1])
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.spark import planned_for
 from maint_assets.snapshot import replay
 from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder
 
@@ -39,22 +39,25 @@ def head_of(path: Path):
 
 
 def state(spark: SparkSession, path: Path) -> set[tuple[object, ...]]:
-    with planned_for(spark, small=True):
-        rows = replay.snapshot(spark, head_of(path), parallelism=2).where("action != 'commit'")
-        found = rows.select("action", "path", "dv_id", "dv_path", "size", "deletion_ms").collect()
+    shares = replay.snapshot(spark, head_of(path), parallelism=2)
+    rows = [row for share in shares for row in share.as_frame(SNAPSHOT_SCHEMA).collect()]
+    names = ("action", "path", "dv_id", "dv_path", "size", "deletion_ms")
+    found = [tuple(row[name] for name in names) for row in rows if row.action != "commit"]
     assert len(found) == len(set(found))
     return {tuple(row) for row in found}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("way", ["one task", "streamed", "buckets"])
 def test_every_checkpoint_gives_the_state_of_all_commits(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     finish(story(tmp_path / "plain"))
     whole = state(spark, tmp_path / "plain")
-    if not small:
+    if way != "one task":
         monkeypatch.setattr(replay, "SMALL_LOG_BYTES", -1)
+    if way == "buckets":
+        monkeypatch.setattr(replay, "BUCKET_BYTES", 3_000)
     states = {}
 
     for kind, parts in KINDS[:4]:

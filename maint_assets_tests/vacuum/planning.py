@@ -1,20 +1,26 @@
 """A plan straight from the stages' functions: the chain without Dagster and without Parquet."""
 
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql import types as T
 
-from maint_assets.assets.spark import planned_for
 from maint_assets.delta.features import Operation, unsupported
 from maint_assets.errors import UnsupportedFeatureError
-from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.head import TableHead, table_head
 from maint_assets.snapshot.replay import snapshot
+from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
+from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
-from maint_assets.vacuum.diff import IS_MISSING, diff, judged
-from maint_assets.vacuum.listing import Walk, listing
-from maint_assets.vacuum.valid_files import valid_files
+from maint_assets.storage.parts import Part, Target
+from maint_assets.storage.rows import Rows, part_rows
+from maint_assets.vacuum.diff import DIFF_SCHEMA, MISSING, Sources, diff
+from maint_assets.vacuum.listing import LISTING_SCHEMA, Walk, listing
+from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA, valid_files
 
 
 @dataclass(frozen=True)
@@ -39,19 +45,36 @@ def planned(spark: SparkSession, path: Path, *, cutoff_ms: int | None = None) ->
     walk = Walk(
         table=head.location.path, partition_columns=columns, iceberg=head.properties.iceberg
     )
-    with planned_for(spark, small=True):
-        state = snapshot(spark, head, parallelism=1).localCheckpoint(eager=False)
-        found = listing(spark, walk, parallelism=1).localCheckpoint(eager=False)
-        valid = valid_files(state, cutoff_ms=cutoff_ms).coalesce(1)
-        each = judged(found, valid, state, one_task=True)
-        commits = state.where("action = 'commit'")
-        plan = diff(each, found, valid, commits=commits, cutoff_ms=cutoff_ms)
-        rows = plan.select("path", "kind", "removed_in_version").collect()
-        missing = each.where(IS_MISSING).select("path").collect()
+    with tempfile.TemporaryDirectory() as made:
+        rows = _rows(spark, head, walk, cutoff_ms=cutoff_ms, made=Path(made))
+    missing = [row["path"] for row in rows if row["kind"] == MISSING]
+    rows = [row for row in rows if row["kind"] != MISSING]
     return Planned(
-        files={row.path for row in rows if row.kind != "directory"},
-        directories={row.path for row in rows if row.kind == "directory"},
-        missing={row.path for row in missing},
-        kinds={row.path: row.kind for row in rows},
-        removed_in={row.path: row.removed_in_version for row in rows},
+        files={row["path"] for row in rows if row["kind"] != "directory"},
+        directories={row["path"] for row in rows if row["kind"] == "directory"},
+        missing=set(missing),
+        kinds={row["path"]: row["kind"] for row in rows},
+        removed_in={row["path"]: row["removed_in_version"] for row in rows},
     )
+
+
+def _rows(
+    spark: SparkSession, head: TableHead, walk: Walk, *, cutoff_ms: int, made: Path
+) -> list[dict[str, Any]]:
+    """The rows of the plan, the missing files among them."""
+    state = _parts(snapshot(spark, head, parallelism=1), SNAPSHOT_SCHEMA, made / "snapshot")
+    of_state = part_rows(spark, state, parallelism=1)
+    valid = [valid_files(of_state, table=head.location.path, cutoff_ms=cutoff_ms)]
+    found = [listing(spark, walk, parallelism=1)]
+    sources = Sources(
+        snapshot=state,
+        valid_files=_parts(valid, VALID_FILES_SCHEMA, made / "valid_files"),
+        listing=_parts(found, LISTING_SCHEMA, made / "listing"),
+    )
+    plan = diff(spark, sources, cutoff_ms=cutoff_ms, parallelism=1)
+    return [row.asDict() for row in plan.as_frame(DIFF_SCHEMA).collect()]
+
+
+def _parts(rows: list[Rows], schema: T.StructType, directory: Path) -> list[Part]:
+    target = Target(str(directory), arrow_schema(schema), {})
+    return [part for some in rows for part in some.write(target).parts]

@@ -1,0 +1,19 @@
+"""The columns of rows, for Spark, for Arrow and for people."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+_ARROW = {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}
+_SPARK = {"string": T.StringType(), "bigint": T.LongType(), "boolean": T.BooleanType()}
+
+
+def column(name: str, kind: str, comment: str = "", *, nullable: bool = False) -> T.StructField:
+    """A described column: what the UI shows beside its name. Kinds: string, bigint, boolean."""
+    return T.StructField(name, _SPARK[kind], nullable, {"comment": comment} if comment else None)
+
+
+def arrow_schema(schema: T.StructType) -> pa.Schema:
+    """The Arrow schema in which executors write rows of a schema."""
+    return pa.schema([(field.name, _ARROW[field.dataType.simpleString()]) for field in schema])

@@ -1,0 +1,249 @@
+"""Rows of a stage on executors: Parquet parts, written, counted, digested and measured at once.
+
+A part is known by the task that wrote it to its end: what a failed attempt left behind is named
+nowhere and read by nobody.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Numbers = npt.NDArray[np.uint64]
+
+PART_ROWS = 250_000
+"""A task goes on in another part after this many rows: parts are what later stages divide."""
+
+BATCH_ROWS = 65_536
+
+FIRST_ROWS = 25
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_NULL = np.uint64(0xD1B54A32D192ED03)
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One number over rows: how many, or sum, max or min of a column, of those where it holds.
+
+    ``max`` and ``min`` of no rows are None.
+    """
+
+    how: Literal["count", "sum", "max", "min"]
+    column: str = ""
+    where: pc.Expression | None = None
+
+    def of(self, rows: pa.Table) -> Any:
+        """The number over some of the rows."""
+        held = rows if self.where is None else rows.filter(self.where)
+        if self.how == "count":
+            return held.num_rows
+        values = held.column(self.column)
+        if self.how == "sum":
+            return pc.sum(values, min_count=0).as_py()
+        return pc.min_max(values)[self.how].as_py()
+
+    def both(self, one: Any, other: Any) -> Any:
+        """The number over all rows, from those over two shares of them."""
+        if self.how in {"count", "sum"}:
+            return one + other
+        if one is None or other is None:
+            return other if one is None else one
+        return max(one, other) if self.how == "max" else min(one, other)
+
+
+Measures = Mapping[str, Measure]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One file of rows."""
+
+    path: str
+    rows: int
+
+
+class PartSlice(msgspec.Struct, frozen=True):
+    """Some rows of a part, and what the part holds: ``source`` is a stage's name."""
+
+    path: str
+    source: str
+    first: int
+    rows: int
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What was written: parts, order-free sums of the rows' hashes, numbers by measure.
+
+    ``largest`` are the FIRST_ROWS rows with the largest size.
+    """
+
+    parts: list[Part]
+    sums: list[int]
+    measured: dict[str, Any]
+    largest: list[dict[str, Any]]
+
+    @property
+    def rows(self) -> int:
+        """How many rows were written."""
+        return sum(part.rows for part in self.parts)
+
+    def plus(self, other: Written, measures: Measures) -> Written:
+        """This and another share of the same rows."""
+        return Written(
+            [*self.parts, *other.parts],
+            [(one + two) & _MASK for one, two in zip(self.sums, other.sums, strict=True)],
+            {
+                name: measure.both(self.measured[name], other.measured[name])
+                for name, measure in measures.items()
+            },
+            sorted((*self.largest, *other.largest), key=_size_and_path, reverse=True)[:FIRST_ROWS],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where rows go: directory, schema, what is measured of them, and which of them are kept.
+
+    Rows that ``keep`` leaves out are measured, and neither written nor digested.
+    """
+
+    directory: str
+    schema: pa.Schema
+    measures: Measures
+    keep: pc.Expression | None = None
+
+    def nothing(self) -> Written:
+        """What is written of no rows."""
+        none = self.schema.empty_table()
+        numbers = {name: each.of(none) for name, each in self.measures.items()}
+        return Written([], [0, 0], numbers, [])
+
+    def written(self, rows: Iterable[pa.RecordBatch]) -> Written:
+        """What was written of the rows, in parts of about PART_ROWS."""
+        done, parts = self.nothing(), _Parts(self.directory, self.schema)
+        try:
+            for table in gathered(rows):
+                numbers = {name: measure.of(table) for name, measure in self.measures.items()}
+                kept = table if self.keep is None else table.filter(self.keep)
+                share = Written([], row_sums(kept), numbers, largest(kept))
+                done = done.plus(share, self.measures)
+                parts.append(kept)
+        finally:
+            parts.close()
+        return msgspec.structs.replace(done, parts=parts.closed)
+
+
+def slice_batches(part: PartSlice, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice of a part; row groups outside of it are not read."""
+    with pq.ParquetFile(part.path) as file:
+        at = 0
+        for group in range(file.metadata.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            first = max(part.first - at, 0)
+            wanted = min(part.first + part.rows - at, rows) - first
+            if wanted > 0:
+                read = file.read_row_group(group, columns=columns).slice(first, wanted)
+                yield from read.combine_chunks().to_batches()
+            at += rows
+
+
+def gathered(rows: Iterable[pa.RecordBatch], count: int = BATCH_ROWS) -> Iterator[pa.Table]:
+    """The rows in tables of about that many, none of them empty."""
+    held: list[pa.RecordBatch] = []
+    for batch in rows:
+        if batch.num_rows:
+            held.append(batch)
+        if sum(each.num_rows for each in held) >= count:
+            yield pa.Table.from_batches(held).combine_chunks()
+            held = []
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks()
+
+
+def largest(rows: pa.Table) -> list[dict[str, Any]]:
+    """The first rows by size and path, largest first."""
+    by = [("size", "descending"), ("path", "descending")]
+    first = pc.select_k_unstable(rows, min(FIRST_ROWS, rows.num_rows), by)
+    return rows.take(first).to_pylist()
+
+
+def row_sums(table: pa.Table) -> list[int]:
+    """Two sums of 64-bit hashes of the rows: the same in any order and in any division."""
+    rows = np.zeros(table.num_rows, np.uint64)
+    for column in table.columns:
+        rows = (
+            _mixed((rows ^ _hashes(pa.concat_arrays(column.chunks))) * _MIX) if rows.size else rows
+        )
+    return [int(hashes.sum(dtype=np.uint64)) for hashes in (rows, _mixed(rows + _MIX))]
+
+
+class _Parts:
+    """The parts of one task under construction."""
+
+    def __init__(self, directory: str, schema: pa.Schema) -> None:
+        self.closed: list[Part] = []
+        self._directory, self._schema = Path(directory), schema
+        self._writer: pq.ParquetWriter | None = None
+        self._rows, self._path = 0, ""
+
+    def append(self, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        if self._writer is None:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._path = str(self._directory / f"part-{uuid.uuid4()}.parquet")
+            # A dictionary of paths would only cost.
+            repeating = [name for name in self._schema.names if not name.endswith("path")]
+            self._writer = pq.ParquetWriter(
+                self._path,
+                self._schema,
+                use_dictionary=repeating,  # pyright: ignore[reportArgumentType]
+            )
+        self._writer.write_table(table)
+        self._rows += table.num_rows
+        if self._rows >= PART_ROWS:
+            self.close()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self.closed.append(Part(self._path, self._rows))
+        self._writer, self._rows = None, 0
+
+
+def _size_and_path(row: dict[str, Any]) -> tuple[int, str]:
+    return -1 if row["size"] is None else row["size"], row["path"] or ""
+
+
+def _hashes(column: pa.Array) -> Numbers:
+    """A hash a value; text by pandas, each distinct value once; nulls are unlike any value."""
+    if pa.types.is_string(column.type):
+        known = column.dictionary_encode()
+        texts = known.dictionary.to_numpy(zero_copy_only=False)
+        texts = np.append(texts, [""]).astype(object)
+        each = pd.util.hash_array(texts, categorize=False)  # pyright: ignore[reportAttributeAccessIssue]
+        found = each[known.indices.fill_null(len(texts) - 1).to_numpy()]
+    else:
+        numbers = pc.cast(column, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        found = _mixed(numbers.astype(np.uint64) * _MIX)
+    return np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, found)
+
+
+def _mixed(numbers: Numbers) -> Numbers:
+    """The numbers with every bit spread over all others (the finaliser of splitmix64)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))

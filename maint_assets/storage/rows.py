@@ -1,0 +1,154 @@
+"""Rows that Spark's executors make: units of work, divided among tasks, and what tasks wrote.
+
+A job of one task costs Spark about as much as the work of a small table. So a stage is one job,
+its steps are chained inside one Python function, and only rows that have to meet others of their
+key go through a shuffle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from maint_assets.errors import MaintError
+from maint_assets.storage.columns import arrow_schema
+from maint_assets.storage.parts import PartSlice, Written, slice_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import types as T
+
+    from maint_assets.storage.parts import ArrowFunction, Part, Target
+
+Unit = TypeVar("Unit", bound=msgspec.Struct)
+
+TASK_ROWS = 50_000
+"""Work over fewer rows is not worth another task."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that a function makes of those of a frame, task by task, when they are asked for."""
+
+    frame: DataFrame
+    function: ArrowFunction
+
+    def then(self, *functions: ArrowFunction) -> Rows:
+        """The rows that more functions make of these, in the same tasks."""
+        return Rows(self.frame, chained(self.function, *functions))
+
+    def spread(self, schema: T.StructType, buckets: int, *by: str) -> Rows:
+        """The same rows, those that agree in some columns in one of so many tasks."""
+        arrow = arrow_schema(schema)
+
+        def same(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in rows:
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=arrow)
+
+        return Rows(self.as_frame(schema).repartition(buckets, *by), same)
+
+    def as_frame(self, schema: T.StructType) -> DataFrame:
+        """The rows as a frame."""
+        return self.frame.mapInArrow(marked(self.function), schema)
+
+    def write(self, target: Target) -> Written:
+        """What the tasks wrote together."""
+        total = target.nothing()
+        written = self.frame.mapInArrow(marked(chained(self.function, _writes(target))), "w string")
+        for row in written.collect():
+            total = total.plus(msgspec.json.decode(row["w"], type=Written), target.measures)
+        return total
+
+
+def units(
+    spark: SparkSession,
+    packages: Sequence[Sequence[Unit]],
+    function: Callable[[list[Unit]], Iterator[pa.RecordBatch]],
+    *,
+    kind: type[Unit],
+) -> Rows:
+    """The rows that a function makes of each package of units, one task a package."""
+    texts = [msgspec.json.encode(package).decode() for package in packages]
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for text in batch.column("units").to_pylist():
+                yield from function(msgspec.json.decode(text, type=list[kind]))
+
+    return Rows(spark.createDataFrame(pa.table({"units": texts})), rows)
+
+
+def part_rows(
+    spark: SparkSession,
+    parts: Iterable[Part],
+    *,
+    parallelism: int,
+    columns: list[str] | None = None,
+) -> Rows:
+    """The rows of parts as they were written, in as many tasks as they are worth."""
+
+    def read(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
+        for part in some:
+            yield from slice_batches(part, columns)
+
+    cut = slices(parts)
+    packages = packed(cut, parallelism, weight=lambda part: part.rows) or [[]]
+    return units(spark, packages, read, kind=PartSlice)
+
+
+def packed(found: Iterable[Unit], tasks: int, *, weight: Callable[[Unit], int]) -> list[list[Unit]]:
+    """The units in at most ``tasks`` packages of about the same weight; none is empty."""
+    packages: list[list[Unit]] = [[] for _ in range(max(tasks, 1))]
+    loads = [0] * len(packages)
+    for unit in sorted(found, key=weight, reverse=True):
+        lightest = loads.index(min(loads))
+        packages[lightest].append(unit)
+        loads[lightest] += weight(unit) + 1
+    return [package for package in packages if package]
+
+
+def slices(parts: Iterable[Part], source: str = "") -> list[PartSlice]:
+    """Parts cut into slices of at most TASK_ROWS rows."""
+    return [
+        PartSlice(part.path, source, first, min(TASK_ROWS, part.rows - first))
+        for part in parts
+        for first in range(0, part.rows, TASK_ROWS)
+    ]
+
+
+def chained(*functions: ArrowFunction) -> ArrowFunction:
+    """One function that hands the rows of each to the next, within one Python worker."""
+
+    def chain(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for function in functions:
+            rows = function(rows)
+        yield from rows
+
+    return chain
+
+
+def marked(function: ArrowFunction) -> ArrowFunction:
+    """The function, whose typed errors reach the driver as such: see ``errors.of_text``."""
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from function(batches)
+        except MaintError as error:
+            raise RuntimeError(error.marked()) from error
+
+    return rows
+
+
+def _writes(target: Target) -> ArrowFunction:
+    """The function that writes rows, and yields one row that says what it wrote."""
+
+    def write(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        text = msgspec.json.encode(target.written(rows)).decode()
+        yield pa.RecordBatch.from_pydict({"w": pa.array([text], pa.string())})
+
+    return write
