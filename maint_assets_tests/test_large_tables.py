@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from maint_assets.assets import vacuum_stages
 from maint_assets.assets.report import VacuumReport
 from maint_assets.snapshot import replay
 from maint_assets.storage import rows
@@ -23,7 +24,8 @@ def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "TASK_ROWS", 3)
     monkeypatch.setattr(diff, "BUCKET_ROWS", 10)
     monkeypatch.setattr(verification, "BUCKET_ROWS", 10)
-    monkeypatch.setattr(listing, "SMALL_ENTRIES", 0)
+    monkeypatch.setattr(listing, "SMALL_ENTRIES", 5)
+    monkeypatch.setattr(vacuum_stages, "SMALL_ENTRIES", 5)
     monkeypatch.setattr(listing, "SLICE_ENTRIES", 3)
     monkeypatch.setattr(deletion, "SMALL_PLAN", 0)
     monkeypatch.setattr("maint_assets.assets.deletion_stage.SMALL_PLAN", 0)

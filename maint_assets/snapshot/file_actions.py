@@ -77,9 +77,11 @@ def _unit_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
 
 def _json_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
     name = unit.path.rpartition("/")[2]
-    told = _Told.of(location, unit) if unit.commit_ms is not None else None
+    told: _Told | None = None
     rows = _Rows(TableRoot.of(location.path))
     for line in read.lines(location, unit.path):
+        if told is None and unit.commit_ms is not None:
+            told = _Told.of(location, unit, first=line)
         if not unit.adds and line.startswith(b'{"add"'):
             continue
         action = parse_action(line, table=location.uri, file=name)
@@ -89,8 +91,8 @@ def _json_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
             rows.append_remove(action.remove, unit.version, told)
         if len(rows) >= _BATCH_ROWS:
             yield rows.batch()
-    if told is not None:
-        rows.append_commit(told)
+    if unit.commit_ms is not None:
+        rows.append_commit(told or _Told(unit.version, "unknown", unit.commit_ms))
     yield rows.batch()
 
 
@@ -102,14 +104,14 @@ class _Told(NamedTuple):
     commit_ms: int | None
 
     @classmethod
-    def of(cls, location: Location, unit: LogUnit) -> Self:
-        """Of the commit's ``commitInfo``, mostly its first line; or of its name and file alone."""
+    def of(cls, location: Location, unit: LogUnit, *, first: bytes) -> Self:
+        """By its ``commitInfo``, mostly the first line; else by its name and file alone."""
         name = unit.path.rpartition("/")[2]
-        for line in read.lines(location, unit.path):
-            if b'"commitInfo"' in line:
-                info = parse_action(line, table=location.uri, file=name).commitInfo
-                if info is not None:
-                    return cls(unit.version, info.operation or "unknown", _commit_ms(info, unit))
+        lines = (line for line in read.lines(location, unit.path) if b'"commitInfo"' in line)
+        for line in (first, *lines) if b'"commitInfo"' not in first else (first,):
+            info = parse_action(line, table=location.uri, file=name).commitInfo
+            if info is not None:
+                return cls(unit.version, info.operation or "unknown", _commit_ms(info, unit))
         return cls(unit.version, "unknown", unit.commit_ms)
 
 

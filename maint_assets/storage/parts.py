@@ -183,10 +183,10 @@ def largest(rows: pa.Table) -> list[dict[str, Any]]:
 def row_sums(table: pa.Table) -> list[int]:
     """Two sums of 64-bit hashes of the rows: the same in any order and in any division."""
     rows = np.zeros(table.num_rows, np.uint64)
-    for column in table.columns:
-        rows = (
-            _mixed((rows ^ _hashes(pa.concat_arrays(column.chunks))) * _MIX) if rows.size else rows
-        )
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if rows.size:
+            hashes = _hashes(pa.concat_arrays(column.chunks), repeating=_is_repeating(name))
+            rows = _mixed((rows ^ hashes) * _MIX)
     return [int(hashes.sum(dtype=np.uint64)) for hashes in (rows, _mixed(rows + _MIX))]
 
 
@@ -205,8 +205,7 @@ class _Parts:
         if self._writer is None:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._path = str(self._directory / f"part-{uuid.uuid4()}.parquet")
-            # A dictionary of paths would only cost.
-            repeating = [name for name in self._schema.names if not name.endswith("path")]
+            repeating = [name for name in self._schema.names if _is_repeating(name)]
             self._writer = pq.ParquetWriter(
                 self._path,
                 self._schema,
@@ -228,18 +227,27 @@ def _size_and_path(row: dict[str, Any]) -> tuple[int, str]:
     return -1 if row["size"] is None else row["size"], row["path"] or ""
 
 
-def _hashes(column: pa.Array) -> Numbers:
-    """A hash a value; text by pandas, each distinct value once; nulls are unlike any value."""
-    if pa.types.is_string(column.type):
-        known = column.dictionary_encode()
-        texts = known.dictionary.to_numpy(zero_copy_only=False)
-        texts = np.append(texts, [""]).astype(object)
-        each = pd.util.hash_array(texts, categorize=False)  # pyright: ignore[reportAttributeAccessIssue]
-        found = each[known.indices.fill_null(len(texts) - 1).to_numpy()]
-    else:
+def _is_repeating(name: str) -> bool:
+    """Whether values of a column are worth a dictionary: those of paths are not."""
+    return not name.endswith("path")
+
+
+def _hashes(column: pa.Array, *, repeating: bool) -> Numbers:
+    """A hash a value; text by pandas; nulls are unlike any value."""
+    if not pa.types.is_string(column.type):
         numbers = pc.cast(column, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         found = _mixed(numbers.astype(np.uint64) * _MIX)
+    elif repeating:
+        known = column.fill_null("").dictionary_encode()
+        found = _text_hashes(known.dictionary)[known.indices.to_numpy()]
+    else:
+        found = _text_hashes(column.fill_null(""))
     return np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, found)
+
+
+def _text_hashes(texts: pa.Array) -> Numbers:
+    values = texts.to_numpy(zero_copy_only=False)
+    return pd.util.hash_array(values, categorize=False)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _mixed(numbers: Numbers) -> Numbers:

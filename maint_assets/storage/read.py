@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import obstore
 import pyarrow.parquet as pq
@@ -27,8 +27,7 @@ class FileEntry:
     modified_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A file, directory or other thing found on a walk; ``name`` is its last path component.
 
     ``plain`` is False for what must never be touched or entered: symlinks, sockets, devices,
@@ -77,8 +76,8 @@ def lines(location: Location, path: str) -> Iterator[bytes]:
     rest = b""
     for chunk in obstore.get(location.store(), path).stream(min_chunk_size=_CHUNK_BYTES):
         *whole, rest = (rest + bytes(chunk)).split(b"\n")
-        yield from (line for line in whole if line.strip())
-    if rest.strip():
+        yield from (line for line in whole if line and not line.isspace())
+    if rest and not rest.isspace():
         yield rest
 
 
@@ -97,10 +96,11 @@ def directory(location: Location, path: str) -> Iterator[Entry]:
     try:
         with os.scandir(f"{location.path}/{path}") as found:
             for entry in found:
-                link = entry.is_symlink()
-                is_dir = not link and entry.is_dir(follow_symlinks=False)
-                plain = not link and (is_dir or entry.is_file(follow_symlinks=False))
-                yield Entry(entry.name, is_dir, plain and _is_utf8(entry.name), entry)
+                name = entry.name
+                is_dir = not (is_file := entry.is_file(follow_symlinks=False)) and entry.is_dir(
+                    follow_symlinks=False
+                )
+                yield Entry(name, is_dir, (is_file or is_dir) and _is_utf8(name), entry)
     except FileNotFoundError:
         return
 
@@ -115,6 +115,8 @@ def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
 
 
 def _is_utf8(name: str) -> bool:
+    if name.isascii():
+        return True
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Unit = TypeVar("Unit", bound=msgspec.Struct)
 
-TASK_ROWS = 50_000
+TASK_ROWS = 100_000
 """Work over fewer rows is not worth another task."""
 
 

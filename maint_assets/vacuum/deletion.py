@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import pathlib
-import re
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass
@@ -79,20 +78,17 @@ _COUNTS_SCHEMA = T.StructType([
 _COUNTS_ARROW = arrow_schema(_COUNTS_SCHEMA)
 _DIFF_ARROW = arrow_schema(DIFF_SCHEMA)
 _LEDGER_ARROW = arrow_schema(DELETION_SCHEMA)
-_ODD = re.compile(r":|^/|//|(^|/)\.\.?(/|$)")
+_ODD = r":|^/|//|(^|/)\.\.?(/|$)"
 
 
 class _Planned(NamedTuple):
     """One path of the plan."""
 
     path: str
-    kind: str
     size: int
     modified_ms: int
-
-    @property
-    def is_directory(self) -> bool:
-        return self.kind == "directory"
+    is_directory: bool
+    odd: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +258,13 @@ class _Task:
         """Deletes one batch and records it."""
         self.newer.refresh()
         closed: dict[str, str | None] = {}
-        columns = (rows[name].to_pylist() for name in ("path", "kind", "size", "modified_ms"))
-        planned = [_Planned(*values) for values in zip(*columns, strict=True)]
+        columns = [rows[name] for name in ("path", "size", "modified_ms")]
+        columns += [
+            pc.equal(rows["kind"], "directory"),
+            pc.match_substring_regex(rows["path"], _ODD),
+        ]
+        values = (column.to_pylist() for column in columns)
+        planned = [_Planned(*row) for row in zip(*values, strict=True)]
         outcomes = [self._skipped(path, closed) or self._delete(path) for path in planned]
         self._record(rows, outcomes)
         for path, done in zip(planned, outcomes, strict=True):
@@ -282,7 +283,7 @@ class _Task:
     def _skipped(self, planned: _Planned, closed: dict[str, str | None]) -> write.Deletion | None:
         """Why a planned path must not be touched now, or None."""
         path = planned.path
-        if _ODD.search(path) and relative(_quoted(path), self.root) != path:
+        if planned.odd and relative(_quoted(path), self.root) != path:
             return write.Deletion("skipped", "not a path inside the table")
         if path in self.newer.paths:
             return write.Deletion("skipped", "named by a commit newer than the plan")

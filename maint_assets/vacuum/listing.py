@@ -6,8 +6,8 @@ entries, so that one directory with most of the files is no bottleneck (vacuum.m
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -53,7 +53,7 @@ LISTING_MEASURES = {
     "nested_example": Measure("min", "path", where=pc.field("nested_table")),
 }
 
-SMALL_ENTRIES = 20_000
+SMALL_ENTRIES = 200_000
 """Up to this many entries one task lists the whole tree."""
 
 SLICE_ENTRIES = 25_000
@@ -97,27 +97,19 @@ def listing(spark: SparkSession, walk: Walk, *, parallelism: int) -> Rows:
     Directories that vanish meanwhile are left out. Local symlinks, special files and names
     that are not UTF-8 are hidden rows; another Delta table below the root is one row.
     """
-    top = spark.createDataFrame(pa.table({"directory": [""]}))
-    if _is_small(walk):
-        return Rows(top, _tree_rows(walk))
-    first = Rows(top, _children(walk)).as_frame(_DIRECTORIES).repartition(parallelism * 4)
+    first = Rows(_root(spark), _children(walk)).as_frame(_DIRECTORIES).repartition(parallelism * 2)
     counted = Rows(first, _counted(walk)).as_frame(_DIRECTORIES)
     slices = counted.transform(_sliced, parallelism).repartition(parallelism * 2)
     return Rows(slices, _slice_rows(walk))
 
 
-def _is_small(walk: Walk) -> bool:
-    """Whether the whole tree has few entries; stops looking as soon as it has not."""
-    pending, seen = [""], 0
-    while pending:
-        directory = pending.pop()
-        for entry in read.directory(walk.location, directory):
-            seen += 1
-            if seen > SMALL_ENTRIES:
-                return False
-            if walk.enters(directory, entry):
-                pending.append(_join(directory, entry.name))
-    return True
+def small_listing(spark: SparkSession, walk: Walk) -> Rows:
+    """The same rows from one task, which gives up beyond SMALL_ENTRIES: then it is no listing."""
+    return Rows(_root(spark), _tree_rows(walk, limit=SMALL_ENTRIES))
+
+
+def _root(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(pa.table({"directory": [""]}))
 
 
 def _sliced(counted: DataFrame, parallelism: int) -> DataFrame:
@@ -181,12 +173,12 @@ def _directories(rows: list[tuple[str, int]]) -> pa.RecordBatch:
     )
 
 
-def _tree_rows(walk: Walk) -> ArrowFunction:
-    """Rows of everything below the root, in one task."""
+def _tree_rows(walk: Walk, limit: int) -> ArrowFunction:
+    """Rows of everything below the root, in one task; of one entry more than the limit at most."""
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            yield from _batched(walk, _tree(walk))
+            yield from _batched(walk, itertools.islice(_tree(walk), limit + 1))
 
     return rows
 
@@ -219,47 +211,31 @@ def _slice(walk: Walk, row: dict[str, Any]) -> Iterator[tuple[str, read.Entry]]:
 
 
 def _batched(walk: Walk, entries: Iterable[tuple[str, read.Entry]]) -> Iterator[pa.RecordBatch]:
-    out = _Rows(walk)
+    rows: list[tuple[Any, ...]] = []
     for directory, entry in entries:
-        out.append(directory, entry)
-        if out.full:
-            yield out.batch()
-    yield out.batch()
+        found = entry.size_and_mtime()
+        if found is None:
+            continue
+        hidden = walk.hides(entry)
+        nested = entry.is_dir and not hidden and walk.is_table(directory, entry)
+        path = _join(directory, entry.name)
+        if not entry.plain:
+            path = path.encode("utf-8", "backslashreplace").decode()
+        rows.append((path, directory, *found, entry.is_dir, hidden or nested, nested))
+        if len(rows) >= _BATCH_ROWS:
+            yield _batch(rows)
+            rows = []
+    yield _batch(rows)
+
+
+def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) or [()] * len(_ARROW)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
 def _is_in(name: str, row: dict[str, int]) -> bool:
     return zlib.crc32(name.encode("utf-8", "surrogateescape")) % row["slices"] == row["slice"]
-
-
-@dataclass(slots=True)
-class _Rows:
-    """Rows under construction; entries that vanish meanwhile are left out."""
-
-    walk: Walk
-    rows: list[tuple[str, str, int, int, bool, bool, bool]]
-
-    def __init__(self, walk: Walk) -> None:
-        self.walk, self.rows = walk, []
-
-    @property
-    def full(self) -> bool:
-        return len(self.rows) >= _BATCH_ROWS
-
-    def append(self, directory: str, entry: read.Entry) -> None:
-        path = _join(directory, entry.name)
-        found = entry.size_and_mtime()
-        if found is None:
-            return
-        hidden = self.walk.hides(entry)
-        nested = entry.is_dir and not hidden and self.walk.is_table(directory, entry)
-        shown = path.encode("utf-8", "backslashreplace").decode()
-        self.rows.append((shown, directory, *found, entry.is_dir, hidden or nested, nested))
-
-    def batch(self) -> pa.RecordBatch:
-        columns = list(zip(*self.rows, strict=True)) or [()] * len(_ARROW)
-        self.rows = []
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, _ARROW, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
 def _join(directory: str, name: str) -> str:

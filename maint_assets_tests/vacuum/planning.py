@@ -19,7 +19,7 @@ from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Part, Target
 from maint_assets.storage.rows import Rows, part_rows
 from maint_assets.vacuum.diff import DIFF_SCHEMA, MISSING, Sources, diff
-from maint_assets.vacuum.listing import LISTING_SCHEMA, Walk, listing
+from maint_assets.vacuum.listing import LISTING_SCHEMA, Walk, small_listing
 from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA, valid_files
 
 
@@ -65,7 +65,7 @@ def _rows(
     state = _parts(snapshot(spark, head, parallelism=1), SNAPSHOT_SCHEMA, made / "snapshot")
     of_state = part_rows(spark, state, parallelism=1)
     valid = [valid_files(of_state, table=head.location.path, cutoff_ms=cutoff_ms)]
-    found = [listing(spark, walk, parallelism=1)]
+    found = [small_listing(spark, walk)]
     sources = Sources(
         snapshot=state,
         valid_files=_parts(valid, VALID_FILES_SCHEMA, made / "valid_files"),
