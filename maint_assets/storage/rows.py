@@ -112,12 +112,13 @@ def packed(found: Iterable[Unit], tasks: int, *, weight: Callable[[Unit], int]) 
     return [package for package in packages if package]
 
 
-def slices(parts: Iterable[Part], source: str = "") -> list[PartSlice]:
-    """Parts cut into slices of at most TASK_ROWS rows."""
+def slices(parts: Iterable[Part], source: str = "", *, rows: int = 0) -> list[PartSlice]:
+    """Parts cut into slices of at most that many rows, without a number of TASK_ROWS."""
+    most = rows or TASK_ROWS
     return [
-        PartSlice(part.path, source, first, min(TASK_ROWS, part.rows - first))
+        PartSlice(part.path, source, first, min(most, part.rows - first))
         for part in parts
-        for first in range(0, part.rows, TASK_ROWS)
+        for first in range(0, part.rows, most)
     ]
 
 

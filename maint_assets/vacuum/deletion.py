@@ -156,7 +156,7 @@ def deletion(
     """
     if plan.paths <= SMALL_PLAN:
         return _deletes(spark, [slices(parts)], _in_order, act=_act(plan, ledger))
-    packages = packed(slices(parts), parallelism, weight=lambda part: part.rows)
+    packages = packed(slices(parts, rows=SMALL_PLAN), parallelism, weight=lambda part: part.rows)
     return _deletes(spark, packages, _files, act=_act(plan, ledger))
 
 
