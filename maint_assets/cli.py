@@ -129,7 +129,10 @@ def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **optio
 @_json
 def check(config_file: str, as_json: bool) -> None:  # noqa: FBT001
     """Validate a config without touching any table."""
+    from maint_assets.assets.jobs import refuse_unloadable  # noqa: PLC0415
+
     settings = config.load(config_file)
+    refuse_unloadable(settings, config=config_file)
     names = [table.name for table in settings.tables]
     if as_json:
         _print_json({"config": config_file, "tables": names, "valid": True})

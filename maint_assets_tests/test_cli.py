@@ -177,6 +177,13 @@ def test_check_tells_valid_from_invalid(run: Shell, tmp_path: Path) -> None:
     refused(run("check", "bad.yaml"), code=2, said="bad.yaml:2: unknown key 'url'")
 
 
+@pytest.mark.parametrize("wrong", ["schedule: often", "schedule: 0 3 * *", "owners: [nobody]"])
+def test_check_finds_what_only_dagster_can_tell(run: Shell, tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "wrong.yaml").write_text(f"tables:\n- name: a\n  uri: a\n  {wrong}")
+
+    refused(run("check", "wrong.yaml"), code=2, said=wrong.split(": ")[1].strip("[]"))
+
+
 def test_run_does_the_good_table_and_says_what_is_wrong_with_the_bad(
     run: Shell, table: TableBuilder, tmp_path: Path
 ) -> None:

@@ -53,20 +53,30 @@ def build_maintenance_assets(
     *,
     key_prefix: Sequence[str] = ("maintenance",),
     get_asset_spec: SpecHook | None = None,
+    retries: dg.RetryPolicy | None = PLANNING_RETRIES,
 ) -> list[dg.AssetsDefinition]:
     """The vacuum chain of one table: five assets in a group named like the table.
 
     They need one resource, ``maintenance``: a StageStore. ``get_asset_spec`` may change group,
-    owners, tags and automation of each.
+    owners, tags and automation of each. ``retries`` are those of planning stages.
     """
-    assets = [_asset(stage, table, key_prefix=key_prefix) for stage in VACUUM_STAGES.values()]
+    assets = [
+        _asset(stage, table, key_prefix=key_prefix, retries=retries if stage.compute else None)
+        for stage in VACUUM_STAGES.values()
+    ]
     if get_asset_spec is None:
         return assets
     hook = get_asset_spec
     return [asset.map_asset_specs(lambda spec: hook(spec, table)) for asset in assets]
 
 
-def _asset(stage: Stage, table: TableSettings, *, key_prefix: Sequence[str]) -> dg.AssetsDefinition:
+def _asset(
+    stage: Stage,
+    table: TableSettings,
+    *,
+    key_prefix: Sequence[str],
+    retries: dg.RetryPolicy | None,
+) -> dg.AssetsDefinition:
     key = stage_key(table, stage.name, key_prefix)
     deps = [stage_key(table, name, key_prefix) for name in stage.deps]
     if not stage.deps:
@@ -83,7 +93,7 @@ def _asset(stage: Stage, table: TableSettings, *, key_prefix: Sequence[str]) -> 
         required_resource_keys={RESOURCE},
         check_specs=[check.spec(key) for check in stage.checks],
         pool=f"delta_{table.name}",
-        retry_policy=None if stage.compute is None else PLANNING_RETRIES,
+        retry_policy=retries,
     )
     if stage.compute is not None:
         return decorate(_planning(stage, table, stage.compute))

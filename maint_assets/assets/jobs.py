@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster_shared.check import CheckError
 
 from maint_assets.assets.factory import (
     RESOURCE,
@@ -17,6 +18,7 @@ from maint_assets.assets.factory import (
 from maint_assets.assets.spark import spark_resource
 from maint_assets.assets.stages import VACUUM_STAGES
 from maint_assets.assets.store import StageStore
+from maint_assets.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +57,15 @@ def build_table_definitions(
         jobs=_jobs(settings) if settings.tables else [],
         schedules=_schedules(settings),
     )
+
+
+def refuse_unloadable(settings: Maintenance, *, config: str) -> None:
+    """ConfigError for what only Dagster can tell to be wrong: a cron schedule, an owner."""
+    try:
+        build_maintenance_definitions(settings)
+    except (dg.DagsterError, CheckError) as error:
+        found = " ".join(str(error).split()).rstrip(".")
+        raise ConfigError(config, found, "mend it there") from error
 
 
 def stage_store(settings: Maintenance) -> StageStore:

@@ -66,7 +66,8 @@ class Launcher:
     def _run(
         self, table: TableSettings, keys: list[dg.AssetKey], config: dict[str, object]
     ) -> Launched:
-        assets = build_maintenance_assets(table, key_prefix=self.settings.key_prefix)
+        prefix = self.settings.key_prefix
+        assets = build_maintenance_assets(table, key_prefix=prefix, retries=None)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         with self.around():
             result = dg.materialize(

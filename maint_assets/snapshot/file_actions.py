@@ -70,7 +70,7 @@ def _unit_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
     except (OSError, pa.ArrowException) as error:
         raise CorruptLogError(
             location.uri,
-            f"{name} cannot be read ({error})",
+            f"{name} cannot be read ({' '.join(str(error).split())})",
             "restore it from a backup or a replica",
         ) from error
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
 from maint_assets.assets.jobs import executed_keys
 from maint_assets.errors import GuardError, MaintError, StageMissingError, StalePlanError
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain, files, set_clock
+from maint_assets_tests.oracles import delta_spark
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -170,9 +172,12 @@ def test_an_automatic_deletion_launched_alone_refuses_a_plan_of_another_run(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("restored", [False, True])
 def test_a_re_execution_from_failure_executes_the_plan_of_its_parent(
-    table: TableBuilder, tmp_path: Path
+    spark: SparkSession, table: TableBuilder, tmp_path: Path, restored: bool
 ) -> None:
+    """What a RESTORE brought back between the two is kept, unattended as well."""
+
     def job() -> dg.JobDefinition:
         return dg.Definitions(
             assets=build_maintenance_assets(chain.table),
@@ -184,6 +189,8 @@ def test_a_re_execution_from_failure_executes_the_plan_of_its_parent(
     with dg.instance_for_test() as instance:
         failed = job().execute_in_process(instance=instance, raise_on_error=False)
         chain = automatic(table, tmp_path)
+        if restored:
+            spark.sql(f"RESTORE {delta_spark.table(table.path)} TO VERSION AS OF 1").collect()
         options = dg.ReexecutionOptions.from_failure(failed.run_id, instance)
         with dg.execute_job(
             dg.build_reconstructable_job(
@@ -197,7 +204,7 @@ def test_a_re_execution_from_failure_executes_the_plan_of_its_parent(
     assert not failed.success
     assert again.success
     assert steps == {"maintenance__t__deletion"}
-    assert left(table) == {"live"}
+    assert left(table) == ({"live", "old"} if restored else {"live"})
 
 
 def reconstructed_job(path: str, workspace: str) -> dg.JobDefinition:
