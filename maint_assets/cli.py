@@ -46,6 +46,12 @@ def cli(debug: bool) -> None:  # noqa: FBT001
 @click.argument("table_uri")
 @click.option("--retention", help='How long unneeded files are kept, such as "7 days".')
 @click.option("--allow-short-retention", is_flag=True, help="Allow less than the table promises.")
+@click.option(
+    "--mode",
+    type=click.Choice(["full", "lite", "inventory"]),
+    help="What is looked at: all files, those that the log removed, or an inventory.",
+)
+@click.option("--inventory", help="A Parquet or Delta path, or a Spark table; see docs/vacuum.md.")
 @_execute
 @_yes
 @_paths
@@ -57,8 +63,9 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
     from maint_assets.assets.terminal import show_done, show_plan  # noqa: PLC0415
 
     asked = {"allow_short_retention": options["allow_short_retention"]}
-    if options["retention"] is not None:
-        asked["retention"] = options["retention"]
+    asked |= {name: options[name] for name in ("retention", "mode", "inventory") if options[name]}
+    if options["inventory"]:
+        asked.setdefault("mode", "inventory")
     settings, table = _one_table(table_uri, workspace, asked)
     with _launcher(settings) as launcher:
         report = plan_vacuum(launcher, table)

@@ -81,7 +81,8 @@ class VacuumSettings(_Model):
 
     retention: Duration | None = None
     allow_short_retention: bool = False
-    mode: Literal["full"] = "full"
+    mode: Literal["full", "lite", "inventory"] = "full"
+    inventory: str | None = None
     approval: Literal["manual", "auto"] = "manual"
     max_delete_share: float = Field(default=0.5, ge=0, le=1)
     max_delete_files: int | None = Field(default=None, ge=0)
@@ -89,6 +90,12 @@ class VacuumSettings(_Model):
     log_commits: bool = True
     allow_missing_files: bool = False
     allow_clock_skew: bool = False
+
+    @model_validator(mode="after")
+    def _inventory_fits_the_mode(self) -> VacuumSettings:
+        if (self.mode == "inventory") != (self.inventory is not None):
+            raise ValueError("mode inventory and an inventory go together")
+        return self
 
 
 class TableSettings(_Model):

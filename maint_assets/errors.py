@@ -4,6 +4,8 @@ MaintError
   RefusedError                    exit 3: safety or an unsupported feature; nothing was touched
     UnsupportedFeatureError       a table feature this operation does not know or must not meet
     NotADeltaTableError           no log below the location
+    LogTooShortError              the log no longer tells all that a VACUUM LITE would have to know
+    InventoryError                an inventory that is missing or lacks a column
     UnsupportedLocationError      a URI scheme or path that is not maintained
     RetentionError                a retention that is negative or below the table's own
     GuardError                    a plan outside the limits, a broken table, a wrong clock
@@ -53,6 +55,14 @@ class RefusedError(MaintError):
 
 class UnsupportedFeatureError(RefusedError):
     """The table uses a feature that the operation does not know or must not meet."""
+
+
+class LogTooShortError(RefusedError):
+    """The log no longer tells all that was removed."""
+
+
+class InventoryError(RefusedError):
+    """An inventory cannot be read, or lacks a column."""
 
 
 class NotADeltaTableError(RefusedError):

@@ -33,7 +33,16 @@ def _killed_in_the_middle(command: list[str], workspace: Path) -> list[Path]:
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    return list(workspace.glob("*/deletion/*/rows/part-*.parquet"))
+    return _when_all_is_still(workspace)
+
+
+def _when_all_is_still(workspace: Path) -> list[Path]:
+    """The parts of the ledger once Spark's Python workers have noticed that Spark is gone."""
+    before: list[Path] = []
+    while (parts := list(workspace.glob("*/deletion/*/rows/part-*.parquet"))) != before:
+        before = parts
+        time.sleep(2)
+    return parts
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from maint_assets.assets.store import Dataset
+from maint_assets.assets.store import Dataset, Progress
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.config import milliseconds
 from maint_assets.errors import DeletionFailedError, StalePlanError
@@ -99,6 +99,8 @@ def deletion_stage(
     run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
     made = result(run, written, summary)
     _raise_failed(plan, summary)
+    if plan.handled_version is not None and not summary.skipped:
+        run.store.write_progress(run.table.name, Progress(plan.table_id, plan.handled_version))
     return made
 
 

@@ -29,6 +29,7 @@ DEFAULTS = {
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 2)),
+    "spark.python.daemon.module": "maint_assets.workers",
     "spark.python.unix.domain.socket.enabled": "true",
 }
 

@@ -116,6 +116,13 @@ class StageDataset:
         return self.location.file("rows.json")
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """Up to which version of a table nothing that a commit removed is left on the storage."""
+
+    table_id: str
+    version: int
+
+
 class StageStore(dg.ConfigurableResource):
     """The one resource of the chain: the workspace of stage outputs and the Spark session.
 
@@ -134,6 +141,22 @@ class StageStore(dg.ConfigurableResource):
     def dataset(self, table: str, stage: str, run_id: str) -> StageDataset:
         """The dataset that a stage of a run writes."""
         return StageDataset(Location.of(self.base_uri).below(table, stage, run_id))
+
+    def progress(self, table: str, table_id: str) -> int:
+        """The version up to which complete runs have handled the table; -1 for none."""
+        path = self._progress(table)
+        if not path.exists():
+            return -1
+        found = msgspec.json.decode(path.read_bytes(), type=Progress)
+        return found.version if found.table_id == table_id else -1
+
+    def write_progress(self, table: str, progress: Progress) -> None:
+        """Notes that a version is handled, never an older one than before."""
+        if progress.version > self.progress(table, progress.table_id):
+            _write(self._progress(table), progress)
+
+    def _progress(self, table: str) -> Path:
+        return Location.of(self.base_uri).below(table).file("handled.json")
 
     def latest(self, instance: dg.DagsterInstance, key: dg.AssetKey) -> tuple[str, StageDataset]:
         """Run id and dataset of the newest materialisation of a stage, by the event log.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -30,7 +31,17 @@ from maint_assets.snapshot.summary import (
 )
 from maint_assets.storage.location import Location
 from maint_assets.vacuum import records
-from maint_assets.vacuum.diff import DIFF_MEASURES, DIFF_SCHEMA, KINDS, PLANNED, Sources, diff
+from maint_assets.vacuum.diff import (
+    DIFF_MEASURES,
+    DIFF_SCHEMA,
+    KINDS,
+    PLANNED,
+    Sources,
+    diff,
+    entered,
+    nothing_is_missing,
+)
+from maint_assets.vacuum.inventory import inventory
 from maint_assets.vacuum.listing import (
     LISTING_MEASURES,
     LISTING_SCHEMA,
@@ -38,6 +49,12 @@ from maint_assets.vacuum.listing import (
     Walk,
     listing,
     small_listing,
+)
+from maint_assets.vacuum.lite import (
+    ExpiredLog,
+    expired_measures,
+    refuse_incomplete,
+    removed_files,
 )
 from maint_assets.vacuum.plan import VacuumPlan, retention_ms
 from maint_assets.vacuum.summaries import DiffSummary, ListingSummary, ValidFilesSummary
@@ -47,12 +64,18 @@ from maint_assets.vacuum.valid_files import (
     VALID_FILES_SCHEMA,
     valid_files,
 )
+from maint_assets.vacuum.verification import not_there
+
+_NEVER_MS = 2**63 - 1
+"""Later than any file: what LITE lists is old by its removal."""
 
 if TYPE_CHECKING:
     from maint_assets.assets.run import StageRun
     from maint_assets.assets.store import Dataset
     from maint_assets.config import VacuumSettings
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.rows import Rows
+    from maint_assets.vacuum.diff import IsMissing
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +97,10 @@ def snapshot_stage(run: StageRun) -> StageResult:
         kept_ms = asked_retention_ms(head, run.table.vacuum)
     except RetentionError as error:
         kept_ms, refused = None, {**refused, "vacuum": [error.found, *refused.get("vacuum", [])]}
+    handled = run.store.progress(run.table.name, head.metadata.id)
+    expired = expired_measures(planned_ms - (kept_ms or 0), handled)
     rows = snapshot(run.spark, head, parallelism=run.parallelism)
-    written = run.output.write_rows(rows, SNAPSHOT_SCHEMA, SNAPSHOT_MEASURES)
+    written = run.output.write_rows(rows, SNAPSHOT_SCHEMA, {**SNAPSHOT_MEASURES, **expired})
     summary = snapshot_summary(
         head,
         written.metrics,
@@ -83,6 +108,7 @@ def snapshot_stage(run: StageRun) -> StageResult:
         retention_ms=kept_ms,
         retention_asked=run.table.vacuum.retention is not None,
         refused=refused,
+        expired_log={"handled": handled, **{name: written.metrics[name] for name in expired}},
     )
     return result(run, written, summary)
 
@@ -116,18 +142,14 @@ def valid_files_stage(run: StageRun) -> StageResult:
 
 
 def listing_stage(run: StageRun) -> StageResult:
-    """Everything found under the table root."""
+    """Everything found under the table root, or what an inventory or the log says is there."""
     seen = run.summary("snapshot", SnapshotSummary)
-    walk = Walk(
-        table=Location.of(seen.table).path,
-        partition_columns=seen.partition_columns,
-        iceberg=seen.iceberg,
-    )
     started = time.monotonic()
-    written = _listed(run, walk, expected=seen.live_files + seen.tombstones)
+    written = _listed(run, _walk(seen), seen)
     seconds = time.monotonic() - started
     summary = ListingSummary(
         snapshot_run=run.run_of("snapshot"),
+        mode=run.table.vacuum.mode,
         **written.metrics,
         seconds=round(seconds, 3),
         files_per_second=round(written.rows / seconds, 1),
@@ -135,15 +157,38 @@ def listing_stage(run: StageRun) -> StageResult:
     return result(run, written, summary)
 
 
-def _listed(run: StageRun, walk: Walk, *, expected: int) -> Dataset:
-    """One task lists a table that seems small; one that turns out large is listed by many."""
-    if expected <= SMALL_ENTRIES:
-        rows = small_listing(run.spark, walk)
-        written = run.output.write_rows([rows], LISTING_SCHEMA, LISTING_MEASURES)
+def _listed(run: StageRun, walk: Walk, seen: SnapshotSummary) -> Dataset:
+    mode, source = run.table.vacuum.mode, run.table.vacuum.inventory
+    if mode == "lite":
+        return _written_listing(run, [_removed_files(run, seen)])
+    if source is not None:
+        return _written_listing(
+            run, inventory(run.spark, source, walk, parallelism=run.parallelism)
+        )
+    if seen.live_files + seen.tombstones <= SMALL_ENTRIES:
+        written = _written_listing(run, [small_listing(run.spark, walk)])
         if written.rows <= SMALL_ENTRIES:
             return written
-    rows = listing(run.spark, walk, parallelism=run.parallelism)
-    return run.output.write_rows([rows], LISTING_SCHEMA, LISTING_MEASURES)
+    return _written_listing(run, [listing(run.spark, walk, parallelism=run.parallelism)])
+
+
+def _walk(seen: SnapshotSummary) -> Walk:
+    root = Location.of(seen.table).path
+    return Walk(table=root, partition_columns=seen.partition_columns, iceberg=seen.iceberg)
+
+
+def _written_listing(run: StageRun, rows: list[Rows]) -> Dataset:
+    return run.output.write_rows(rows, LISTING_SCHEMA, LISTING_MEASURES)
+
+
+def _removed_files(run: StageRun, seen: SnapshotSummary) -> Rows:
+    log, root = _expired_log(seen), Location.of(seen.table).path
+    refuse_incomplete(log, table=seen.table)
+    return removed_files(run.rows("snapshot"), log, table=root, cutoff_ms=seen.cutoff_ms or 0)
+
+
+def _expired_log(seen: SnapshotSummary) -> ExpiredLog:
+    return ExpiredLog.of(seen.expired_log, seen.expired_log["handled"] or 0)
 
 
 def diff_stage(run: StageRun) -> StageResult:
@@ -154,11 +199,26 @@ def diff_stage(run: StageRun) -> StageResult:
     _refuse_mixed_snapshots(run, kept.snapshot_run, found.snapshot_run)
     stages = ("snapshot", "valid_files", "listing")
     sources = Sources(*(run.upstream(stage).parts() for stage in stages))
-    rows = diff(run.spark, sources, cutoff_ms=seen.cutoff_ms or 0, parallelism=run.parallelism)
+    rows = diff(
+        run.spark,
+        sources,
+        cutoff_ms=_NEVER_MS if found.mode == "lite" else seen.cutoff_ms or 0,
+        is_missing=_is_missing(found.mode, seen),
+        parallelism=run.parallelism,
+    )
     written = run.output.write_rows([rows], DIFF_SCHEMA, DIFF_MEASURES, keep=PLANNED)
     plan = _plan(seen, found, written=written)
     records.log_planned(plan, dry_run=True)
     return result(run, written, _diff_summary(written, plan))
+
+
+def _is_missing(mode: str, seen: SnapshotSummary) -> IsMissing:
+    """Which active files a plan calls missing, by what its listing looked at."""
+    if mode == "full":
+        return partial(entered, walk=_walk(seen))
+    if mode == "lite":
+        return nothing_is_missing
+    return partial(not_there, table=Location.of(seen.table).path)
 
 
 def _refuse_workspace_inside(run: StageRun, head: TableHead) -> None:
@@ -211,6 +271,8 @@ def _plan(seen: SnapshotSummary, found: ListingSummary, *, written: Dataset) -> 
         scanned_directories=found.scanned_directories,
         missing_files=written.metrics["missing_files"],
         missing_example=written.metrics["missing_example"],
+        mode=found.mode,
+        handled_version=None if found.mode == "inventory" else _expired_log(seen).complete,
     )
 
 

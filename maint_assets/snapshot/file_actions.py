@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from typing_extensions import Self
 
-    from maint_assets.delta.actions import Add, CommitInfo, Remove
+    from maint_assets.delta.actions import Action, Add, Cdc, CommitInfo, Remove
 
 _BATCH_ROWS = 16_384
 _ODD_PATH = r"%|:|\\|^/|//|(^|/)\.\.?(/|$)"
@@ -84,11 +84,7 @@ def _json_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
             told = _Told.of(location, unit, first=line)
         if not unit.adds and line.startswith(b'{"add"'):
             continue
-        action = parse_action(line, table=location.uri, file=name)
-        if action.add is not None and unit.adds:
-            rows.append_add(action.add, unit.version)
-        if action.remove is not None and unit.removes:
-            rows.append_remove(action.remove, unit.version, told)
+        rows.append(parse_action(line, table=location.uri, file=name), unit, told)
         if len(rows) >= _BATCH_ROWS:
             yield rows.batch()
     if unit.commit_ms is not None:
@@ -122,6 +118,14 @@ class _Rows:
     root: TableRoot
     rows: list[tuple[Any, ...]] = field(default_factory=list)
 
+    def append(self, action: Action, unit: LogUnit, told: _Told | None) -> None:
+        if action.add is not None and unit.adds:
+            self.append_add(action.add, unit.version)
+        if action.remove is not None and unit.removes:
+            self.append_remove(action.remove, unit.version, told)
+        if action.cdc is not None and told is not None:
+            self.append_cdc(action.cdc, told)
+
     def append_add(self, add: Add, version: int) -> None:
         named = self._named(add)
         times = (add.modification_time, None)
@@ -132,21 +136,27 @@ class _Rows:
         times = (None, remove.deletion_timestamp or 0)
         self.rows.append((*named, version * 2, by[0], remove.size, *times, *by[1:]))
 
+    def append_cdc(self, cdc: Cdc, told: _Told) -> None:
+        named = ("cdc", *self._located(cdc.path), None)
+        self.rows.append((*named, told.version * 2, told.version, cdc.size, None, None, *told[1:]))
+
     def append_commit(self, told: _Told) -> None:
-        named = (True, str(told.version), None, "", None, False, None)
+        named = ("commit", str(told.version), None, "", None, False, None)
         self.rows.append((*named, told.version * 2, told.version, None, None, None, *told[1:]))
 
     def _named(self, file: Add | Remove) -> tuple[Any, ...]:
-        raw, dv = file.path, file.deletion_vector
-        if _ODD.search(raw):
-            path, key = located(raw, self.root), canonical_key(raw)
-            inside = not is_outside(path)
-        else:
-            path, key, inside = raw, raw, True
+        dv = file.deletion_vector
         if dv is None:
-            return False, key, raw, "", path, inside, None
+            return "file", *self._located(file.path), None
         where = _vector_path(dv.storage_type, dv.path_or_inline_dv, self.root)
-        return False, key, raw, dv.unique_id, path, inside, where
+        return "file", *self._located(file.path, dv.unique_id), where
+
+    def _located(self, raw: str, dv_id: str = "") -> tuple[str, str, str, str, bool]:
+        """Replay key, path as spelled, vector's id, path as decoded, and whether it is inside."""
+        if not _ODD.search(raw):
+            return raw, raw, dv_id, raw, True
+        path = located(raw, self.root)
+        return canonical_key(raw), raw, dv_id, path, not is_outside(path)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -201,7 +211,7 @@ def _columns(
     dv_id, dv_path = _deletion_vectors(structs, root)
     nothing = pa.nulls(rows, pa.int64())
     values = {
-        "is_commit": _constant(rows, value=False),
+        "what": _constant(rows, value="file"),
         "log_key": key,
         "log_path": raw,
         "dv_id": dv_id,

@@ -35,11 +35,11 @@ SMALL_LOG_BYTES = 16 * 1024 * 1024
 BUCKET_BYTES = 64 * 1024 * 1024
 """Reconciling more bytes of log than this is divided into buckets of keys."""
 
-_KEY = ["is_commit", "log_key", "dv_id"]
+_KEY = ["what", "log_key", "dv_id"]
 
 
 def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int) -> list[Rows]:
-    """Live adds, known tombstones and commits at the head's version: SNAPSHOT_SCHEMA.
+    """Live adds, known tombstones, change data and commits at the head's version: SNAPSHOT_SCHEMA.
 
     Tombstones come from the checkpoint and from every readable commit, the ones before the
     checkpoint included, whatever their age. Executors raise CorruptLogError and LogGapError.
@@ -88,7 +88,7 @@ def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     )
     newest, by = every.take(grouped["row_max"]), every.take(grouped["told_max"])
     same = pc.fill_null(pc.equal(by["deletion_ms"], newest["deletion_ms"]), fill_value=False)
-    same = pc.or_(same, newest["is_commit"])
+    same = pc.or_(same, pc.not_equal(newest["what"], "file"))
     for name in ("version", "operation", "commit_ms"):
         value = pc.if_else(same, by[name], None)
         newest = newest.set_column(newest.schema.get_field_index(name), name, value)
@@ -109,7 +109,7 @@ def state(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         is_add = pc.equal(pc.bit_wise_and(batch["ord"], 1), 1)
         file = pc.if_else(is_add, "add", "remove")
         columns = {name: batch[name] for name in SNAPSHOT_ARROW.names if name in batch.schema.names}
-        columns["action"] = pc.if_else(batch["is_commit"], "commit", file)
+        columns["action"] = pc.if_else(pc.equal(batch["what"], "file"), file, batch["what"])
         columns["modified_ms"] = pc.if_else(is_add, batch["modified_ms"], nothing)
         for name in ("version", "commit_ms", "deletion_ms"):
             columns[name] = pc.if_else(is_add, nothing, batch[name])

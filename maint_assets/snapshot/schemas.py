@@ -7,7 +7,7 @@ from pyspark.sql import types as T
 from maint_assets.storage.columns import arrow_schema, column
 
 ACTION_SCHEMA = T.StructType([
-    column("is_commit", "boolean"),
+    column("what", "string", "file, cdc or commit"),
     column("log_key", "string"),
     column("log_path", "string", nullable=True),
     column("dv_id", "string"),
@@ -28,7 +28,11 @@ ACTION_SCHEMA = T.StructType([
 ACTION_ARROW = arrow_schema(ACTION_SCHEMA)
 
 SNAPSHOT_SCHEMA = T.StructType([
-    column("action", "string", "add: live file; remove: tombstone; commit: a version of the log"),
+    column(
+        "action",
+        "string",
+        "add: live file; remove: tombstone; cdc: change data file; commit: a version",
+    ),
     column(
         "path",
         "string",

@@ -51,7 +51,8 @@ class SnapshotSummary:
 
     ``cutoff_ms`` and ``retention_ms`` are those of this run's VACUUM, null when it is refused.
     ``refused`` names per operation why it must not run on the table; ``checksum`` is ``agrees``,
-    ``absent`` or what the version checksum tells differently.
+    ``absent`` or what the version checksum tells differently. ``expired_log`` are numbers of the
+    versions that the cutoff has passed.
     """
 
     table: str
@@ -77,9 +78,10 @@ class SnapshotSummary:
     writer_features: list[str]
     size_histogram: dict[str, int]
     refused: dict[str, list[str]]
+    expired_log: dict[str, int | None]
 
 
-def snapshot_summary(
+def snapshot_summary(  # noqa: PLR0913
     head: TableHead,
     metrics: Mapping[str, int],
     *,
@@ -87,6 +89,7 @@ def snapshot_summary(
     retention_ms: int | None,
     retention_asked: bool,
     refused: Mapping[str, list[str]],
+    expired_log: Mapping[str, int | None],
 ) -> SnapshotSummary:
     """The summary of a head and the metrics of its rows."""
     checkpoint = head.segment.checkpoint
@@ -114,6 +117,7 @@ def snapshot_summary(
         writer_features=list(writer_feature_names(head.protocol)),
         size_histogram={name: metrics[name] for name, _ in SIZE_BUCKETS},
         refused=dict(refused),
+        expired_log=dict(expired_log),
     )
 
 

@@ -6,6 +6,7 @@ one task for a small table, else in buckets of paths.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from maint_assets.storage.parts import Part
     from maint_assets.storage.rows import Rows
+    from maint_assets.vacuum.listing import Walk
 
 DIFF_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root, decoded"),
@@ -76,9 +78,11 @@ SAID_SCHEMA = T.StructType([
     column("removed_ms", "bigint", nullable=True),
 ])
 
+IsMissing = Callable[[pa.Array], pa.Array]
+"""Which of some active paths that were not listed are missing from the storage."""
+
 _SAID = arrow_schema(SAID_SCHEMA)
 _ARROW = arrow_schema(DIFF_SCHEMA)
-_NEVER_ENTERED = r"(^|/)[._]"
 _KIND_OF_NAME = (
     (
         "dv",
@@ -103,11 +107,18 @@ class Sources:
         return sum(part.rows for part in (*self.snapshot, *self.valid_files, *self.listing))
 
 
-def diff(spark: SparkSession, sources: Sources, *, cutoff_ms: int, parallelism: int) -> Rows:
+def diff(
+    spark: SparkSession,
+    sources: Sources,
+    *,
+    cutoff_ms: int,
+    is_missing: IsMissing,
+    parallelism: int,
+) -> Rows:
     """Files that VACUUM may delete, and directories that nothing remains beneath: DIFF_SCHEMA.
 
     Last modified before the cutoff: a file exactly at it stays. Rows of kind MISSING among them
-    are no part of the plan.
+    are no part of the plan: active files that are not listed, and of those ``is_missing``.
     """
     read = [
         *slices(sources.snapshot, "snapshot"),
@@ -119,7 +130,7 @@ def diff(spark: SparkSession, sources: Sources, *, cutoff_ms: int, parallelism: 
     every = units(spark, packages, partial(said, cutoff_ms=cutoff_ms), kind=PartSlice)
     if buckets > 1:
         every = every.spread(SAID_SCHEMA, buckets, "path")
-    return every.then(judged)
+    return every.then(partial(judged, is_missing=is_missing))
 
 
 def said(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatch]:
@@ -136,22 +147,33 @@ def said(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatc
                 yield from _listed(batch, cutoff_ms, kept)
 
 
-def judged(every: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def entered(paths: pa.Array, *, walk: Walk) -> pa.Array:
+    """Those that a walk would have come by: what it does not show is not there."""
+    hidden = (any(map(walk.hides_name, path.split("/"))) for path in paths.to_pylist())
+    return pa.array([not each for each in hidden], pa.bool_())
+
+
+def nothing_is_missing(paths: pa.Array) -> pa.Array:
+    """None of them: the listing looked at no active file."""
+    return pa.repeat(pa.scalar(value=False), len(paths))
+
+
+def judged(every: Iterable[pa.RecordBatch], *, is_missing: IsMissing) -> Iterator[pa.RecordBatch]:
     """The plan, from all that is said of some paths: DIFF_SCHEMA, and the missing active files.
 
     A candidate goes that is not valid; a directory goes that nothing beneath keeps.
     """
     rows = pa.Table.from_batches(every, _SAID).combine_chunks()
     by = {what: rows.filter(pc.equal(rows["said"], what)) for what in SAYINGS}
-    candidates, active = by["candidate"], by["active"]
+    candidates, active = _distinct(_without(by["candidate"], by["found"])), by["active"]
     valid = pa.concat_tables([active, by["valid"]])
     files = _without(candidates.filter(pc.invert(candidates["is_dir"])), valid)
     yield from _files(files, by["removed"])
     directories = candidates.filter(candidates["is_dir"])
     yield from _planned(_without(directories, by["kept"]), "directory")
     found = pa.concat_tables([candidates, by["found"]])
-    seen = active.filter(pc.invert(pc.match_substring_regex(active["path"], _NEVER_ENTERED)))
-    yield from _planned(_distinct(_without(seen, found)), MISSING)
+    unlisted = _distinct(_without(active, found))
+    yield from _planned(unlisted.filter(is_missing(_array(unlisted["path"]))), MISSING)
 
 
 def _listed(batch: pa.RecordBatch, cutoff_ms: int, kept: set[str]) -> Iterator[pa.RecordBatch]:

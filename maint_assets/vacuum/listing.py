@@ -78,9 +78,11 @@ class Walk(msgspec.Struct, frozen=True):
 
     def hides(self, entry: read.Entry) -> bool:
         """Whether an entry is never a candidate and never entered (vacuum.md 6)."""
-        return not entry.plain or is_hidden(
-            entry.name, self.partition_columns, iceberg=self.iceberg
-        )
+        return not entry.plain or self.hides_name(entry.name)
+
+    def hides_name(self, name: str) -> bool:
+        """Whether a name is hidden."""
+        return is_hidden(name, self.partition_columns, iceberg=self.iceberg)
 
     def enters(self, directory: str, entry: read.Entry) -> bool:
         """Whether a walk goes into an entry: a visible directory that is no table of its own."""

@@ -25,7 +25,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class VacuumPlan:
-    """What the ``diff`` stage planned, as the executing stage needs it; sizes in bytes."""
+    """What the ``diff`` stage planned, as the executing stage needs it; sizes in bytes.
+
+    ``handled_version`` is the version up to which nothing is left to remove once all of it is done.
+    """
 
     table: str
     table_id: str
@@ -43,6 +46,8 @@ class VacuumPlan:
     scanned_directories: int
     missing_files: int
     missing_example: str | None
+    mode: str = "full"
+    handled_version: int | None = None
 
     @property
     def paths(self) -> int:

@@ -36,6 +36,7 @@ class ListingSummary:
     nested_example: str | None
     seconds: float
     files_per_second: float
+    mode: str = "full"
 
     @property
     def scanned_directories(self) -> int:

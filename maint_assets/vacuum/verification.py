@@ -59,6 +59,12 @@ def _missing(rows: Iterable[pa.RecordBatch], location: Location) -> Iterator[pa.
     yield _count(gone)
 
 
+def not_there(paths: pa.Array, *, table: str) -> pa.Array:
+    """Which paths are not on the storage."""
+    location = Location(table, table)
+    return pa.array([not read.exists(location, path) for path in paths.to_pylist()], pa.bool_())
+
+
 def _paths(read: list[PartSlice]) -> Iterator[pa.RecordBatch]:
     for part in read:
         for batch in slice_batches(part, ["path"]):

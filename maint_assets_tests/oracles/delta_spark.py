@@ -10,10 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 def planned_files(
-    spark: SparkSession, path: Path, retention_hours: float | None = None
+    spark: SparkSession, path: Path, *, retention_hours: float | None = None, what: str = ""
 ) -> set[str]:
-    """The files (no directories) that its VACUUM would delete, decoded, relative to the root."""
-    listed = _vacuum(spark, path, retention_hours, mode="DRY RUN").collect()
+    """The files (no directories) that its VACUUM would delete, decoded, relative to the root.
+
+    ``what`` is LITE or USING INVENTORY (...).
+    """
+    listed = _vacuum(spark, path, retention_hours, mode=f"{what} DRY RUN").collect()
     # A decoded path behind a scheme: no URI, so `%`, `?` and `#` stand for themselves.
     found = [Path(row.path.removeprefix("file:")) for row in listed]
     return {str(file.relative_to(path)) for file in found if not file.is_dir()}

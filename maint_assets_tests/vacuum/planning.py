@@ -3,6 +3,7 @@
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Part, Target
 from maint_assets.storage.rows import Rows, part_rows
-from maint_assets.vacuum.diff import DIFF_SCHEMA, MISSING, Sources, diff
+from maint_assets.vacuum.diff import DIFF_SCHEMA, MISSING, Sources, diff, entered
 from maint_assets.vacuum.listing import LISTING_SCHEMA, Walk, small_listing
 from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA, valid_files
 
@@ -71,7 +72,9 @@ def _rows(
         valid_files=_parts(valid, VALID_FILES_SCHEMA, made / "valid_files"),
         listing=_parts(found, LISTING_SCHEMA, made / "listing"),
     )
-    plan = diff(spark, sources, cutoff_ms=cutoff_ms, parallelism=1)
+    plan = diff(
+        spark, sources, cutoff_ms=cutoff_ms, is_missing=partial(entered, walk=walk), parallelism=1
+    )
     return [row.asDict() for row in plan.as_frame(DIFF_SCHEMA).collect()]
 
 

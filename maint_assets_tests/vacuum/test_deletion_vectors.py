@@ -33,7 +33,7 @@ def test_live_vectors_stay_and_superseded_ones_go(spark: SparkSession, tmp_path:
 
     plan = planned(spark, tmp_path)
 
-    assert plan.files == superseded == delta_spark.planned_files(spark, tmp_path, 0)
+    assert plan.files == superseded == delta_spark.planned_files(spark, tmp_path, retention_hours=0)
     assert plan.directories == {"ab"}
     assert set(plan.kinds.values()) == {"dv", "directory"}
 
@@ -44,7 +44,7 @@ def test_absolute_vector_stays_where_delta_spark_deletes_it(
     story(tmp_path).delete_rows("a", 0, storage="p").age("**/*", 9)
 
     assert planned(spark, tmp_path).files == set()
-    assert delta_spark.planned_files(spark, tmp_path, 0) == vectors_in(tmp_path)
+    assert delta_spark.planned_files(spark, tmp_path, retention_hours=0) == vectors_in(tmp_path)
 
 
 def test_inline_vector_works_where_delta_spark_crashes(spark: SparkSession, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_inline_vector_works_where_delta_spark_crashes(spark: SparkSession, tmp_
 
     assert planned(spark, tmp_path).files == {"stray"}
     with pytest.raises((Py4JJavaError, PySparkException), match="MatchError"):
-        delta_spark.planned_files(spark, tmp_path, 0)
+        delta_spark.planned_files(spark, tmp_path, retention_hours=0)
 
 
 def test_vector_file_shared_by_two_stays_until_both_are_gone(

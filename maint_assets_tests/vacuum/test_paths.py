@@ -67,7 +67,7 @@ def test_partition_values_of_all_kinds_protect_and_go(spark: SparkSession, tmp_p
     table.remove(*(f"go{number}" for number in range(len(values)))).age("**/*", 9)
 
     assert planned(spark, tmp_path).files == gone
-    assert delta_spark.planned_files(spark, tmp_path, 0) == gone
+    assert delta_spark.planned_files(spark, tmp_path, retention_hours=0) == gone
 
 
 def test_foreign_paths_are_untouched_and_no_failure(spark: SparkSession, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_foreign_paths_are_untouched_and_no_failure(spark: SparkSession, tmp_pat
 
     assert planned(spark, clone.path).files == {"x", "y", "z"}
     with pytest.raises((Py4JJavaError, PySparkException), match=r"DELTA_FAIL_RELATIVIZE_PATH|s3"):
-        delta_spark.planned_files(spark, clone.path, 0)
+        delta_spark.planned_files(spark, clone.path, retention_hours=0)
 
 
 def test_hidden_names_and_what_is_below_them_stay(spark: SparkSession, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_hidden_names_and_what_is_below_them_stay(spark: SparkSession, tmp_path:
 
     plan = planned(spark, tmp_path)
 
-    assert plan.files == visible == delta_spark.planned_files(spark, tmp_path, 0)
+    assert plan.files == visible == delta_spark.planned_files(spark, tmp_path, retention_hours=0)
     assert plan.kinds["_change_data/x"] == "cdc"
     assert plan.kinds["_delta_index/x"] == "index"
 
@@ -119,7 +119,7 @@ def test_nested_table_is_left_alone_where_delta_spark_would_delete_it(
     table = TableBuilder(tmp_path).at(days_ago=9).create().add("kept").stray("a/stray")
     TableBuilder(tmp_path / "a/nested").at(days_ago=9).create().add("live", "sub/live")
     table.age("**/*", 9)
-    theirs = delta_spark.planned_files(spark, tmp_path, 0)
+    theirs = delta_spark.planned_files(spark, tmp_path, retention_hours=0)
 
     report = chain_of(tmp_path).plan()
 

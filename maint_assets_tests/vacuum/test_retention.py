@@ -69,7 +69,7 @@ def test_retain_24_is_honoured_where_delta_spark_ignores_it(
     spark.conf.set(IGNORE, "true")
 
     try:
-        theirs = delta_spark.planned_files(spark, tmp_path, 24)
+        theirs = delta_spark.planned_files(spark, tmp_path, retention_hours=24)
     finally:
         spark.conf.set(IGNORE, before)
 
@@ -87,7 +87,7 @@ def test_long_retention_protects_tombstones_that_the_checkpoint_dropped(
     table.tombstones.clear()
     table.checkpoint().add("late").age("*", 20)
 
-    assert delta_spark.planned_files(spark, tmp_path, 240) == {"x"}
+    assert delta_spark.planned_files(spark, tmp_path, retention_hours=240) == {"x"}
     assert planned(spark, tmp_path, cutoff_ms=table.now_ms - 10 * DAY_MS).files == set()
     plan = planned(spark, tmp_path, cutoff_ms=table.now_ms - 2 * DAY_MS)
     assert plan.files == {"x"}

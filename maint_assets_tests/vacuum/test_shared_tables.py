@@ -40,7 +40,7 @@ def test_plan_is_that_of_delta_spark(
     prepare(table)
 
     try:
-        theirs = delta_spark.planned_files(spark, table, 0)
+        theirs = delta_spark.planned_files(spark, table, retention_hours=0)
     except (Py4JJavaError, PySparkException):
         if name not in DIFFERENT:
             with pytest.raises(MaintError):

@@ -1,0 +1,219 @@
+"""What lies under the table root by another's account: VACUUM USING INVENTORY (vacuum.md 7.2).
+
+The rules of a listing hold here too: hidden names at any depth (W6), other Delta tables left alone,
+nothing outside the root. Whether a row is still true is for the deletion to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from maint_assets.delta.paths import TableRoot, is_outside, parents, relative
+from maint_assets.errors import InventoryError
+from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.log import LOG
+from maint_assets.snapshot.replay import snapshot
+from maint_assets.storage import read
+from maint_assets.storage.columns import arrow_schema
+from maint_assets.storage.location import Location
+from maint_assets.storage.rows import Rows, packed, units
+from maint_assets.vacuum.listing import LISTING_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from maint_assets.vacuum.listing import Walk
+
+NAMES = {
+    "path": ("path",),
+    "size": ("size", "length"),
+    "isDir": ("isdir",),
+    "modificationTime": ("modificationtime",),
+}
+"""The columns of an inventory, and how they may be spelled; Delta's own is ``length``."""
+
+_Entry = tuple[Any, ...]
+_ARROW = arrow_schema(LISTING_SCHEMA)
+_TYPES = {
+    "path": pa.string(),
+    "size": pa.int64(),
+    "isDir": pa.bool_(),
+    "modificationTime": pa.int64(),
+}
+_REMEDY = "it needs path (string), size or length (bytes), isDir and modificationTime (ms)"
+
+
+class File(msgspec.Struct, frozen=True):
+    """One Parquet file of an inventory."""
+
+    path: str
+    size: int
+
+
+def inventory(spark: SparkSession, source: str, walk: Walk, *, parallelism: int) -> list[Rows]:
+    """The entries of an inventory as rows of a listing: LISTING_SCHEMA.
+
+    ``source`` is a Parquet file, a directory of them, a Delta table, or the name of a Spark
+    table; columns in any order, other columns allowed. Raises InventoryError.
+    """
+    if not _is_path(source):
+        return [_of_spark_table(spark, source, walk)]
+    location = Location.of(source)
+    if Path(location.path, LOG).is_dir():
+        return _of_delta_table(spark, location, walk, parallelism=parallelism)
+    found = [path for path in _parquet_files(Path(location.path)) if path.is_file()]
+    if not found:
+        raise InventoryError(walk.table, f"the inventory {source} holds no Parquet file", _REMEDY)
+    files = [File(str(path), path.stat().st_size) for path in found]
+    packages = packed(files, parallelism, weight=lambda file: file.size)
+
+    def entries(some: list[File]) -> Iterator[pa.RecordBatch]:
+        for file in some:
+            yield from _entries(file.path, walk)
+
+    return [units(spark, packages, entries, kind=File)]
+
+
+def _is_path(source: str) -> bool:
+    return "/" in source or ":" in source or Path(source).exists()
+
+
+def _parquet_files(place: Path) -> list[Path]:
+    """Parquet files at or below a place, hidden ones (Spark's ``_SUCCESS``) left out."""
+    if place.is_file():
+        return [place]
+    below = (path for path in sorted(place.rglob("*.parquet")))
+    return [
+        path
+        for path in below
+        if not any(part.startswith(("_", ".")) for part in path.relative_to(place).parts)
+    ]
+
+
+def _of_spark_table(spark: SparkSession, name: str, walk: Walk) -> Rows:
+    if not spark.catalog.tableExists(name):
+        raise InventoryError(walk.table, f"there is no inventory {name}", "name a path or a table")
+    frame = spark.table(name)
+    columns = _columns(frame.columns, walk)
+    selected = frame.select(*(frame[found].alias(wanted) for wanted, found in columns.items()))
+
+    def entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield _listed(pa.Table.from_batches([batch]), walk)
+
+    return Rows(selected, entries)
+
+
+def _of_delta_table(
+    spark: SparkSession, location: Location, walk: Walk, *, parallelism: int
+) -> list[Rows]:
+    """The rows of a Delta table, read by ourselves: plain tables only."""
+    head = table_head(location)
+    odd = {"columnMapping", "deletionVectors"} & {*(head.protocol.reader_features or ())}
+    if odd or head.metadata.partition_columns or head.protocol.min_reader_version == 2:  # noqa: PLR2004
+        raise InventoryError(
+            walk.table,
+            f"the inventory {location.uri} has partitions, column mapping or deletion vectors",
+            "write it as a plain Delta table, or as Parquet",
+        )
+
+    def entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for path in batch["path"].filter(pc.equal(batch["action"], "add")).to_pylist():
+                file = path if is_outside(path) else f"{location.path}/{path}"
+                yield from _entries(file.removeprefix("file://"), walk)
+
+    return [rows.then(entries) for rows in snapshot(spark, head, parallelism=parallelism)]
+
+
+def _entries(path: str, walk: Walk) -> Iterator[pa.RecordBatch]:
+    """The entries that one Parquet file names."""
+    try:
+        with pq.ParquetFile(path) as file:
+            columns = _columns(file.schema_arrow.names, walk)
+            for batch in file.iter_batches(columns=list(columns.values())):
+                table = pa.Table.from_batches([batch]).select(list(columns.values()))
+                yield _listed(table.rename_columns(list(columns)), walk)
+    except FileNotFoundError as error:
+        raise InventoryError(
+            walk.table, f"inventory file {path} is gone", "write it anew"
+        ) from error
+    except (OSError, pa.ArrowException) as error:
+        found = " ".join(str(error).split())
+        raise InventoryError(
+            walk.table, f"inventory {path} cannot be read ({found})", _REMEDY
+        ) from error
+
+
+def _columns(names: Iterable[str], walk: Walk) -> dict[str, str]:
+    """The inventory's own name of each column that is needed."""
+    known = {name.lower(): name for name in reversed(list(names))}
+    found = {
+        wanted: next((known[name] for name in spelled if name in known), None)
+        for wanted, spelled in NAMES.items()
+    }
+    missing = [wanted for wanted, name in found.items() if name is None]
+    if missing:
+        raise InventoryError(walk.table, f"the inventory lacks the column {missing[0]}", _REMEDY)
+    return {wanted: name for wanted, name in found.items() if name is not None}
+
+
+def _listed(rows: pa.Table, walk: Walk) -> pa.RecordBatch:
+    """Rows of an inventory as rows of a listing; those without a path or a time say nothing."""
+    try:
+        columns = [pc.cast(rows[name], kind) for name, kind in _TYPES.items()]
+    except pa.ArrowException as error:
+        found = " ".join(str(error).split())
+        raise InventoryError(
+            walk.table, f"the inventory has other types ({found})", _REMEDY
+        ) from error
+    place = _Place(walk)
+    made = [
+        row
+        for entry in zip(*(column.to_pylist() for column in columns), strict=True)
+        for row in place.rows(entry)
+    ]
+    arrays = [
+        pa.array(column, field.type)
+        for column, field in zip(
+            zip(*made, strict=True) if made else [()] * len(_ARROW), _ARROW, strict=True
+        )
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+class _Place:
+    """Where paths of an inventory lie in a table; what is known of directories is kept."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk, self._root = walk, TableRoot.of(walk.table)
+        self._kind: Callable[[str], str] = lru_cache(maxsize=65_536)(self._directory_kind)
+
+    def rows(self, entry: _Entry) -> Iterator[tuple[Any, ...]]:
+        """The listing's row of an entry, none where a listing would not have come."""
+        raw, size, is_dir, modified_ms = entry
+        if raw is None or modified_ms is None:
+            return
+        path = relative(raw.replace("%", "%25"), self._root)
+        if not path or is_outside(path) or any(self._kind(each) for each in parents(path)):
+            return
+        directory, _, name = path.rpartition("/")
+        nested = bool(is_dir) and self._kind(path) == "nested"
+        hidden = nested or self._walk.hides_name(name)
+        yield path, directory, 0 if is_dir else size or 0, modified_ms, bool(is_dir), hidden, nested
+
+    def _directory_kind(self, path: str) -> str:
+        """Why a listing would not enter a directory: hidden or nested; empty if it would."""
+        if self._walk.hides_name(path.rpartition("/")[2]):
+            return "hidden"
+        return "nested" if read.exists(self._walk.location, f"{path}/{LOG}") else ""

@@ -1,0 +1,23 @@
+"""The parent of Spark's Python workers: it imports once what each of them would import.
+
+Spark forks a worker for every task that runs at once and ends it after an idle minute; without
+this each new one spends seconds on imports. Started by ``spark.python.daemon.module``.
+"""
+
+from importlib import import_module
+
+from pyspark.daemon import manager
+
+PRELOADED = (
+    "pyspark.worker",
+    "maint_assets.snapshot.replay",
+    "maint_assets.vacuum.deletion",
+    "maint_assets.vacuum.inventory",
+    "maint_assets.vacuum.lite",
+    "maint_assets.vacuum.verification",
+)
+
+if __name__ == "__main__":
+    for name in PRELOADED:
+        import_module(name)
+    manager()
