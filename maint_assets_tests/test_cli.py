@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from maint_assets import cli
@@ -102,6 +104,20 @@ def test_vacuum_for_people_names_what_may_go(run: Shell, table: TableBuilder) ->
     assert code == 0
     assert "1 file" in out
     assert "old" in out
+
+
+def test_vacuum_in_other_modes(run: Shell, table: TableBuilder, tmp_path: Path) -> None:
+    table.stray("stray", age_days=20)
+    entry = {"path": "stray", "size": 5, "isDir": False}
+    rows = [entry | {"modificationTime": table.mtime_ms("stray")}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "inventory.parquet")
+
+    lite = run.json("vacuum", "t", "--mode", "lite", "--paths")
+    inventory = run.json("vacuum", "t", "--inventory", "./inventory.parquet", "--paths")
+
+    assert (lite["mode"], lite["paths"]) == ("lite", ["old"])
+    assert (inventory["mode"], inventory["paths"]) == ("inventory", ["stray"])
+    refused(run("vacuum", "t", "--mode", "inventory"), code=2, said="inventory")
 
 
 def test_inspect_has_its_keys(run: Shell, table: TableBuilder) -> None:

@@ -38,6 +38,7 @@ class VacuumReport:
         shown: dict[str, Any] = {
             "table": plan.table,
             "version": plan.version,
+            "mode": plan.mode,
             "cutoff_ms": plan.cutoff_ms,
             "executed": done is not None,
             "plan_digest": plan.digest,
