@@ -267,13 +267,18 @@ def _plan(seen: SnapshotSummary, found: ListingSummary, *, written: Dataset) -> 
         files=written.rows - directories,
         directories=directories,
         bytes=written.metrics["bytes"],
-        table_bytes=found.bytes,
+        table_bytes=_table_bytes(seen, found, written.metrics["bytes"]),
         scanned_directories=found.scanned_directories,
         missing_files=written.metrics["missing_files"],
         missing_example=written.metrics["missing_example"],
         mode=found.mode,
         handled_version=None if found.mode == "inventory" else _expired_log(seen).complete,
     )
+
+
+def _table_bytes(seen: SnapshotSummary, found: ListingSummary, planned_bytes: int) -> int:
+    """What the table takes: as listed; if only some of it was, what lives and what may go."""
+    return found.bytes if found.mode == "full" else seen.live_bytes + planned_bytes
 
 
 def _diff_summary(written: Dataset, plan: VacuumPlan) -> DiffSummary:

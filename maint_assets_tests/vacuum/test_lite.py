@@ -38,6 +38,7 @@ def test_lite_takes_what_was_removed_and_no_stray(tmp_path: Path, chain_of: Chai
 
     assert files(done) == {"x", "y"}
     assert done.planned.by_kind == {"removed": 2}
+    assert done.planned.plan.share == pytest.approx(0.5, abs=0.1)
     assert left(tmp_path) == {"a", "b", "stray"}
 
 
