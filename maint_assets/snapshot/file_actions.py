@@ -35,7 +35,10 @@ _DV_FIELDS = ("storageType", "pathOrInlineDv", "offset")
 
 
 class LogUnit(msgspec.Struct, frozen=True):
-    """One file of the log to read: ``commit_ms`` is None for checkpoints and sidecars."""
+    """One file of the log to read: ``commit_ms`` is None for checkpoints and sidecars.
+
+    ``keys`` leaves all but the keys of replay null.
+    """
 
     path: str
     version: int
@@ -44,6 +47,7 @@ class LogUnit(msgspec.Struct, frozen=True):
     ict_from: int | None = None
     adds: bool = True
     removes: bool = True
+    keys: bool = False
 
 
 def actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]:
@@ -197,7 +201,17 @@ def _action_rows(
     for batch in file.iter_batches(columns=columns, batch_size=_BATCH_ROWS * 4):
         structs = batch.column(action).drop_null()
         if len(structs):
-            yield _columns(structs, action, root=root, version=unit.version)
+            rows = _columns(structs, action, root=root, version=unit.version)
+            yield _only_keys(rows) if unit.keys else rows
+
+
+def _only_keys(rows: pa.RecordBatch) -> pa.RecordBatch:
+    kept = {"what", "log_key", "dv_id", "inside", "ord"}
+    arrays = [
+        rows[field.name] if field.name in kept else pa.nulls(len(rows), field.type)
+        for field in ACTION_ARROW
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=ACTION_ARROW)
 
 
 def _columns(

@@ -51,7 +51,8 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int) -> list[
     if _bytes(log.tail) > BUCKET_BYTES:
         every = [*_removes(log.history), *log.tail, *log.checkpoint]
         return [_newest(spark, table, every, tasks=parallelism).then(state)]
-    others = [*log.history, *log.tail, *_removes(log.checkpoint)]
+    keys = [msgspec.structs.replace(unit, removes=False, keys=True) for unit in log.checkpoint]
+    others = [*_removes(log.history), *log.tail, *_removes(log.checkpoint), *keys]
     newest = _newest(spark, table, others, tasks=parallelism)
     winners = newest.then(partial(without_older_adds, version=log.base), state)
     if not log.checkpoint:
