@@ -1,6 +1,7 @@
 """Where stage outputs lie: one immutable dataset a materialisation, found through the event log."""
 
 import hashlib
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,7 +179,7 @@ class StageStore(dg.ConfigurableResource):
 
 def _write(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".tmp")
+    partial = path.with_suffix(f".{uuid.uuid4()}.tmp")
     partial.write_bytes(msgspec.json.format(msgspec.json.encode(value)))
     partial.replace(path)
 

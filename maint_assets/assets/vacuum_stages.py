@@ -66,9 +66,6 @@ from maint_assets.vacuum.valid_files import (
 )
 from maint_assets.vacuum.verification import not_there
 
-_NEVER_MS = 2**63 - 1
-"""Later than any file: what LITE lists is old by its removal."""
-
 if TYPE_CHECKING:
     from maint_assets.assets.run import StageRun
     from maint_assets.assets.store import Dataset
@@ -202,7 +199,7 @@ def diff_stage(run: StageRun) -> StageResult:
     rows = diff(
         run.spark,
         sources,
-        cutoff_ms=_NEVER_MS if found.mode == "lite" else seen.cutoff_ms or 0,
+        cutoff_ms=seen.cutoff_ms or 0,
         is_missing=_is_missing(found.mode, seen),
         parallelism=run.parallelism,
     )
@@ -272,8 +269,21 @@ def _plan(seen: SnapshotSummary, found: ListingSummary, *, written: Dataset) -> 
         missing_files=written.metrics["missing_files"],
         missing_example=written.metrics["missing_example"],
         mode=found.mode,
-        handled_version=None if found.mode == "inventory" else _expired_log(seen).complete,
+        handled_version=_handled_version(seen, found, written.metrics["held_version"]),
     )
+
+
+def _handled_version(
+    seen: SnapshotSummary, found: ListingSummary, held_version: int | None
+) -> int | None:
+    """The version up to which nothing is left once a plan is done; None when it cannot tell.
+
+    A removed file that is there and not old enough holds its version back.
+    """
+    complete = _expired_log(seen).complete
+    if found.mode == "inventory" or complete is None:
+        return None
+    return complete if held_version is None else min(complete, held_version - 1)
 
 
 def _table_bytes(seen: SnapshotSummary, found: ListingSummary, planned_bytes: int) -> int:

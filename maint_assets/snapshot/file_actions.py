@@ -202,6 +202,8 @@ def _action_rows(
         structs = batch.column(action).drop_null()
         if len(structs):
             rows = _columns(structs, action, root=root, version=unit.version)
+            if rows["log_path"].null_count:
+                raise pa.ArrowInvalid(f"{action}.path is null")
             yield _only_keys(rows) if unit.keys else rows
 
 

@@ -59,7 +59,8 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int) -> list[
         return [winners]
 
     def streamed(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
-        keys = _keys(_table(actions_of(table, log.tail)))
+        newer = _table(actions_of(table, log.tail))
+        keys = _keys(newer.filter(pc.equal(newer["what"], "file")))
         for batch in actions_of(table, read):
             yield batch.filter(pc.invert(pc.is_in(_keys(batch), value_set=keys)))
 
@@ -84,15 +85,16 @@ def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         .select(_KEY)
         .append_column("row", row)
         .append_column("told", told)
+        .append_column("deletion_ms", every["deletion_ms"])
         .group_by(_KEY, use_threads=False)
-        .aggregate([("row", "max"), ("told", "max")])
+        .aggregate([("row", "max"), ("told", "max"), ("deletion_ms", "max")])
     )
     newest, by = every.take(grouped["row_max"]), every.take(grouped["told_max"])
+    newest = _with(newest, "deletion_ms", grouped["deletion_ms_max"])
     same = pc.fill_null(pc.equal(by["deletion_ms"], newest["deletion_ms"]), fill_value=False)
     same = pc.or_(same, pc.not_equal(newest["what"], "file"))
     for name in ("version", "operation", "commit_ms"):
-        value = pc.if_else(same, by[name], None)
-        newest = newest.set_column(newest.schema.get_field_index(name), name, value)
+        newest = _with(newest, name, pc.if_else(same, by[name], None))
     yield from newest.combine_chunks().to_batches()
 
 
@@ -198,6 +200,10 @@ def _bytes(read: Iterable[LogUnit]) -> int:
 
 def _table(actions: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(actions, ACTION_ARROW).combine_chunks()
+
+
+def _with(rows: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    return rows.set_column(rows.schema.get_field_index(name), name, values)
 
 
 def _keys(actions: pa.Table | pa.RecordBatch) -> pa.Array:

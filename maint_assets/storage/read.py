@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -106,12 +107,16 @@ def directory(location: Location, path: str) -> Iterator[Entry]:
 
 
 def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
-    """Size in bytes and last modification in ms of a file; None when there is none."""
+    """Size in bytes and last modification in ms of a file; None when there is none.
+
+    The size of a symbolic link is -1: it is no file of a table.
+    """
     try:
         found = os.lstat(f"{location.path}/{path}")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_size, found.st_mtime_ns // 1_000_000
+    size = -1 if stat.S_ISLNK(found.st_mode) else found.st_size
+    return size, found.st_mtime_ns // 1_000_000
 
 
 def _is_utf8(name: str) -> bool:

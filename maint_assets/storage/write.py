@@ -43,7 +43,7 @@ def delete_file(location: Location, path: str) -> Deletion:
     target = f"{location.path}/{path}"
     try:
         os.unlink(target)  # noqa: PTH108 - a Path a file costs more than the deletion
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Deletion("missing")
     except OSError as error:
         return Deletion("failed", f"{type(error).__name__}: {error.strerror}")

@@ -265,8 +265,13 @@ class _Task:
         ]
         values = (column.to_pylist() for column in columns)
         planned = [_Planned(*row) for row in zip(*values, strict=True)]
-        outcomes = [self._skipped(path, closed) or self._delete(path) for path in planned]
-        self._record(rows, outcomes)
+        outcomes: list[write.Deletion] = []
+        try:
+            for path in planned:
+                outcomes.append(self._outcome(path, closed))
+        finally:
+            if outcomes:
+                self._record(rows.slice(0, len(outcomes)), outcomes)
         for path, done in zip(planned, outcomes, strict=True):
             paths, size = self.done[done.outcome, path.is_directory]
             self.done[done.outcome, path.is_directory] = (paths + 1, size + path.size)
@@ -279,6 +284,13 @@ class _Task:
         columns = list(zip(*rows, strict=True)) or [()] * len(_COUNTS_ARROW)
         arrays = [pa.array(c, f.type) for c, f in zip(columns, _COUNTS_ARROW, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_COUNTS_ARROW)
+
+    def _outcome(self, planned: _Planned, closed: dict[str, str | None]) -> write.Deletion:
+        """What became of one path: a name that the storage does not take fails alone."""
+        try:
+            return self._skipped(planned, closed) or self._delete(planned)
+        except (OSError, ValueError) as error:
+            return write.Deletion("failed", f"{type(error).__name__}: {error}")
 
     def _skipped(self, planned: _Planned, closed: dict[str, str | None]) -> write.Deletion | None:
         """Why a planned path must not be touched now, or None."""

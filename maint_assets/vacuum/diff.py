@@ -47,17 +47,19 @@ DIFF_SCHEMA = T.StructType([
 
 KINDS = ("orphan", "removed", "dv", "cdc", "index", "directory")
 
-MISSING = "missing"
-"""The kind of rows that are measured and never part of a plan: active files that are not there."""
+MISSING, HELD = "missing", "held"
+"""Kinds of rows that are measured and no part of a plan: active files that are not there, and
+removed files that are there and stay, mostly for their age."""
 
-PLANNED = pc.field("kind") != MISSING
+PLANNED = pc.field("kind").isin(KINDS)
 
 DIFF_MEASURES = {
-    "bytes": Measure("sum", "size"),
+    "bytes": Measure("sum", "size", where=PLANNED),
     "largest_bytes": Measure("max", "size", where=PLANNED),
-    "time_travel_ends_before": Measure("max", "removed_in_version"),
-    "missing_files": Measure("count", where=~PLANNED),
-    "missing_example": Measure("min", "path", where=~PLANNED),
+    "time_travel_ends_before": Measure("max", "removed_in_version", where=PLANNED),
+    "missing_files": Measure("count", where=pc.field("kind") == MISSING),
+    "missing_example": Measure("min", "path", where=pc.field("kind") == MISSING),
+    "held_version": Measure("min", "removed_in_version", where=pc.field("kind") == HELD),
     **{f"kind_{name}": Measure("count", where=pc.field("kind") == name) for name in KINDS},
     **{f"bytes_{name}": Measure("sum", "size", where=pc.field("kind") == name) for name in KINDS},
 }
@@ -117,8 +119,9 @@ def diff(
 ) -> Rows:
     """Files that VACUUM may delete, and directories that nothing remains beneath: DIFF_SCHEMA.
 
-    Last modified before the cutoff: a file exactly at it stays. Rows of kind MISSING among them
-    are no part of the plan: active files that are not listed, and of those ``is_missing``.
+    Last modified before the cutoff: a file exactly at it stays. Rows of other kinds than KINDS
+    are no part of the plan: MISSING are the active files that are not listed, and of those
+    ``is_missing``; HELD are removed files that were found and stay.
     """
     read = [
         *slices(sources.snapshot, "snapshot"),
@@ -172,6 +175,11 @@ def judged(every: Iterable[pa.RecordBatch], *, is_missing: IsMissing) -> Iterato
     directories = candidates.filter(candidates["is_dir"])
     yield from _planned(_without(directories, by["kept"]), "directory")
     found = pa.concat_tables([candidates, by["found"]])
+    held = by["removed"].filter(
+        pc.is_in(by["removed"]["path"], value_set=_array(by["found"]["path"]))
+    )
+    unknown = pc.fill_null(held["version"], 0)
+    yield from _planned(held, HELD, version=unknown)
     unlisted = _distinct(_without(active, found))
     yield from _planned(unlisted.filter(is_missing(_array(unlisted["path"]))), MISSING)
 

@@ -176,11 +176,11 @@ def _directories(rows: list[tuple[str, int]]) -> pa.RecordBatch:
 
 
 def _tree_rows(walk: Walk, limit: int) -> ArrowFunction:
-    """Rows of everything below the root, in one task; of one entry more than the limit at most."""
+    """Rows of everything below the root, in one task; of one more than the limit at most."""
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            yield from _batched(walk, itertools.islice(_tree(walk), limit + 1))
+            yield from _batched(walk, _tree(walk), limit=limit)
 
     return rows
 
@@ -212,12 +212,13 @@ def _slice(walk: Walk, row: dict[str, Any]) -> Iterator[tuple[str, read.Entry]]:
             yield row["directory"], entry
 
 
-def _batched(walk: Walk, entries: Iterable[tuple[str, read.Entry]]) -> Iterator[pa.RecordBatch]:
+def _batched(
+    walk: Walk, entries: Iterable[tuple[str, read.Entry]], *, limit: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of the entries that are still there; of one more than the limit at most."""
+    there = ((*each, found) for each in entries if (found := each[1].size_and_mtime()) is not None)
     rows: list[tuple[Any, ...]] = []
-    for directory, entry in entries:
-        found = entry.size_and_mtime()
-        if found is None:
-            continue
+    for directory, entry, found in itertools.islice(there, None if limit is None else limit + 1):
         hidden = walk.hides(entry)
         nested = entry.is_dir and not hidden and walk.is_table(directory, entry)
         path = _join(directory, entry.name)

@@ -92,7 +92,7 @@ def refuse_incomplete(log: ExpiredLog, *, table: str) -> None:
 def removed_files(snapshot: Rows, log: ExpiredLog, *, table: str, cutoff_ms: int) -> Rows:
     """The files that are still there of those that the log removed before the cutoff.
 
-    Rows of a listing: LISTING_SCHEMA. They are old by their removal, whatever their own time says.
+    Rows of a listing: LISTING_SCHEMA. One that is younger than the cutoff stays, as in any mode.
     """
     location = Location(table, table)
     return snapshot.then(partial(_removed, location=location, log=log, cutoff_ms=cutoff_ms))
@@ -124,7 +124,7 @@ def _there(paths: pa.Array, location: Location) -> pa.RecordBatch:
     rows = [
         (path, path.rpartition("/")[0], *found, False, False, False)
         for path in pc.unique(paths).to_pylist()
-        if (found := read.size_and_mtime(location, path)) is not None
+        if (found := read.size_and_mtime(location, path)) is not None and found[0] >= 0
     ]
     columns = list(zip(*rows, strict=True)) or [()] * len(_ARROW)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]

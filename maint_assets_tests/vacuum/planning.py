@@ -19,7 +19,7 @@ from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Part, Target
 from maint_assets.storage.rows import Rows, part_rows
-from maint_assets.vacuum.diff import DIFF_SCHEMA, MISSING, Sources, diff, entered
+from maint_assets.vacuum.diff import DIFF_SCHEMA, KINDS, MISSING, Sources, diff, entered
 from maint_assets.vacuum.listing import LISTING_SCHEMA, Walk, small_listing
 from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA, valid_files
 
@@ -49,7 +49,7 @@ def planned(spark: SparkSession, path: Path, *, cutoff_ms: int | None = None) ->
     with tempfile.TemporaryDirectory() as made:
         rows = _rows(spark, head, walk, cutoff_ms=cutoff_ms, made=Path(made))
     missing = [row["path"] for row in rows if row["kind"] == MISSING]
-    rows = [row for row in rows if row["kind"] != MISSING]
+    rows = [row for row in rows if row["kind"] in KINDS]
     return Planned(
         files={row["path"] for row in rows if row["kind"] != "directory"},
         directories={row["path"] for row in rows if row["kind"] == "directory"},

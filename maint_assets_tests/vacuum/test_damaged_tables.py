@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -45,6 +46,15 @@ def rewrite(table: TableBuilder, version: int, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+def without_paths(table: TableBuilder) -> None:
+    """A checkpoint whose adds have no paths: its files would look like nobody's."""
+    file = table.log / f"{2:020}.checkpoint.parquet"
+    rows = pq.read_table(file)
+    adds = [add and {**add, "path": None} for add in rows["add"].to_pylist()]
+    column = pa.array(adds, rows.schema.field("add").type)
+    pq.write_table(rows.set_column(rows.schema.get_field_index("add"), "add", column), file)
+
+
 def garbage_adds(table: TableBuilder) -> None:
     """A checkpoint with a sound footer, and sound columns but for the paths of its adds."""
     file = table.log / f"{2:020}.checkpoint.parquet"
@@ -79,6 +89,7 @@ DAMAGED: dict[str, tuple[Damage, type[MaintError], str]] = {
         f"{3:020}.json",
     ),
     "a hole": (lambda t: (t.log / f"{3:020}.json").unlink(), LogGapError, f"{3:020}.json"),
+    "a checkpoint without paths": (without_paths, CorruptLogError, "add.path is null"),
     "garbage in a checkpoint's adds": (garbage_adds, CorruptLogError, "checkpoint"),
 }
 

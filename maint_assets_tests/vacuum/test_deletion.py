@@ -109,6 +109,24 @@ def test_failed_deletion_is_told_and_the_next_run_finishes(
     assert infos(tmp_path)[-1]["operationParameters"] == {"status": "COMPLETED"}
 
 
+def test_a_path_that_the_storage_refuses_fails_alone_and_all_others_are_recorded(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    story(tmp_path)
+    chain = chain_of(tmp_path)
+    report = chain.plan()
+    for stray in ("s1", "s2"):
+        (tmp_path / "d" / stray).unlink()
+    (tmp_path / "d").rmdir()
+    (tmp_path / "d").write_bytes(b"a file now")
+
+    done = chain.execute(report)
+
+    outcomes = {path: outcome for path, (outcome, _) in chain.ledger(done).items()}
+    assert outcomes.pop("d") == "failed"
+    assert outcomes == dict.fromkeys("xyz", "deleted") | dict.fromkeys(("d/s1", "d/s2"), "missing")
+
+
 def test_history_shows_start_and_end_as_delta_writes_them(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:

@@ -13,7 +13,7 @@ from maint_assets.delta.paths import parents
 from maint_assets.snapshot.schemas import SNAPSHOT_ARROW
 from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.parts import PartSlice, Target
-from maint_assets.vacuum.diff import MISSING, SAID_SCHEMA, entered, judged, said
+from maint_assets.vacuum.diff import HELD, MISSING, SAID_SCHEMA, entered, judged, said
 from maint_assets.vacuum.listing import LISTING_SCHEMA, Walk
 from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
 
@@ -101,7 +101,13 @@ def model(
         for path, reason in kept.items()
         if reason == "active" and path not in files and path not in found
     }
-    return gone | emptied | missing
+    held = {
+        (path, HELD, version or 0)
+        for path, newest in versions.items()
+        for version in (1, newest)
+        if path in stays
+    }
+    return gone | emptied | missing | held
 
 
 @settings(max_examples=150, deadline=None)

@@ -150,6 +150,21 @@ def test_rows_that_are_no_longer_true_are_skipped(
     assert not (table.path / "d/e é/s").exists()
 
 
+def test_a_symbolic_link_is_never_deleted(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = story(tmp_path)
+    (table.path / "link").symlink_to(table.path / "stray")
+    stat = (table.path / "link").lstat()
+    row = {"path": "link", "size": stat.st_size, "isDir": False}
+    rows = [row | {"modificationTime": stat.st_mtime_ns // 1_000_000}]
+    source = as_parquet(spark, rows, tmp_path / "inventory")
+
+    chain_of(table.path, mode="inventory", inventory=source).vacuum()
+
+    assert (table.path / "link").is_symlink()
+
+
 def test_a_path_told_twice_goes_only_if_it_is_old_both_times(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:

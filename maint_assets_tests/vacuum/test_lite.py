@@ -148,6 +148,21 @@ def test_a_removal_dated_later_than_its_commit_is_not_forgotten(
     assert files(again.vacuum()) == {"x"}
 
 
+@pytest.mark.parametrize("first", ["lite", "full"])
+def test_a_removed_file_that_is_young_again_stays_and_is_found_later(
+    tmp_path: Path, chain_of: ChainOf, first: str
+) -> None:
+    """A name used again, or bytes put back before a RESTORE: not yet in the log."""
+    table = story(tmp_path)
+    (tmp_path / "x").write_bytes(b"again")
+    chain = chain_of(tmp_path, mode=first, retention="1 day")
+
+    assert "x" not in files(chain.vacuum())
+
+    table.age("x", 9)
+    assert files(lite(chain).vacuum()) == {"x"}
+
+
 def test_a_hole_in_the_log_is_named(tmp_path: Path, chain_of: ChainOf) -> None:
     table = story(tmp_path).checkpoint()
     commit(table, 2).unlink()
