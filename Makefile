@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo $(ROOT)/.uv/
 RUN := $(UV) run --no-sync
 JAVA := JAVA_HOME="$$($(RUN) python -m maint_assets_tests.oracles.setup --java-home)"
 
-.PHONY: setup sync browser test check demo bench clean
+.PHONY: setup sync browser test check demo bench stories clean
 
 setup: sync
 	$(RUN) python -m maint_assets_tests.oracles.setup
@@ -43,6 +43,12 @@ demo: sync
 
 bench: setup
 	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks $(ARGS)
+
+N ?= 200
+
+stories: setup
+	STORIES=$(N) $(JAVA) $(RUN) pytest maint_assets_tests/vacuum/test_stories.py \
+		-o log_cli=true -o log_cli_level=INFO $(ARGS)
 
 clean:
 	rm -rf .venv .uv .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .demo

@@ -1,0 +1,143 @@
+"""Random stories of a table; at the end of each, delta-spark and we must plan the same deletion.
+
+CI plays the same few each time, ``make stories N=2000`` other ones.
+"""
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from pyspark.sql import SparkSession
+
+from maint_assets_tests.builder import DAY_MS, Action, TableBuilder
+from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.vacuum.planning import planned
+
+logger = logging.getLogger(__name__)
+
+STORIES = int(os.environ.get("STORIES", "12"))
+RETENTION_DAYS = 7
+START_DAYS = 30
+
+NAMES = st.sampled_from(["a", "b", "c d", "é%", "x=1", "_u", "#1", "p+q"])
+PARTITIONS = st.sampled_from(["1", "a b", "50%", "é/ü", None])
+AGES = st.sampled_from([0, 6, 8, 20])
+PLACES = st.sampled_from(["", "d/", "d/e/", "p=1/", "_hidden/", "d/.h/"])
+CHECKPOINTS = st.sampled_from([("classic", 1), ("classic", 3), ("v2-json", 2), ("v2-parquet", 1)])
+
+
+class Story(RuleBasedStateMachine):
+    """The vocabulary of a table's life, in days before now."""
+
+    spark: ClassVar[SparkSession]
+    told: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.path = Path(tempfile.mkdtemp(prefix="story-"))
+        self.days_ago = float(START_DAYS)
+        self.added: dict[str, Action] = {}
+        self.deleted: dict[str, int] = {}
+        self.written = 0
+
+    @initialize()
+    def create(self) -> None:
+        features = ["deletionVectors", "v2Checkpoint"]
+        self.table = TableBuilder(self.path).at(days_ago=self.days_ago)
+        self.table.create(partition_columns=["p"], features=features)
+        self.table.add("first", partition={"p": "1"})
+
+    @rule(name=NAMES, value=PARTITIONS)
+    def write(self, name: str, value: str | None) -> None:
+        """A file of a new name."""
+        self.written += 1
+        self.table.add(f"{name}{self.written}", partition={"p": value})
+
+    @precondition(lambda self: self.table.live)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        path = data.draw(st.sampled_from(sorted(self.table.live)))
+        self.added[path] = self.table.live[path]
+        self.table.commit([self.table.removed(path, self.table.clock_ms)], operation="DELETE")
+
+    @precondition(lambda self: any(n < 2 for p, n in self.counts().items()))
+    @rule(data=st.data())
+    def delete_rows(self, data: st.DataObject) -> None:
+        """One row more of a file, by a deletion vector."""
+        paths = sorted(path for path, count in self.counts().items() if count < 2)
+        path = data.draw(st.sampled_from(paths))
+        self.deleted[path] = self.deleted.get(path, 0) + 1
+        self.table.delete_rows(path, *range(self.deleted[path]))
+
+    @precondition(lambda self: set(self.added) - set(self.table.live))
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        """A removed file comes back as it was."""
+        path = data.draw(st.sampled_from(sorted(set(self.added) - set(self.table.live))))
+        self.table.commit([{"add": self.added[path]}], operation="RESTORE")
+
+    @rule(kind=CHECKPOINTS)
+    def checkpoint(self, kind: tuple[str, int]) -> None:
+        self.table.checkpoint(kind[0], parts=kind[1])
+
+    @rule(place=PLACES, name=NAMES, days=AGES)
+    def stray(self, place: str, name: str, days: float) -> None:
+        if not (self.path / place / f"stray-{name}").exists():
+            self.table.stray(f"{place}stray-{name}", age_days=days)
+
+    @rule(days=st.sampled_from([1.0, 5.0, 9.0]))
+    def wait(self, days: float) -> None:
+        self.days_ago = max(self.days_ago - days, 0.5)
+        self.table.at(days_ago=self.days_ago)
+
+    def counts(self) -> dict[str, int]:
+        return {path: self.deleted.get(path, 0) for path in self.table.live}
+
+    def teardown(self) -> None:
+        """The end of the story: what may go now?"""
+        try:
+            cutoff_ms = int(time.time() * 1000) - RETENTION_DAYS * DAY_MS  # noqa: TID251
+            ours = planned(self.spark, self.path, cutoff_ms=cutoff_ms)
+            theirs = delta_spark.planned_files(self.spark, self.path)
+            assert ours.files == theirs
+            assert not ours.missing
+            assert not ours.files & {unquote(path) for path in self.table.live}
+            type(self).told += 1
+        finally:
+            shutil.rmtree(self.path)
+
+
+@pytest.mark.slow
+def test_random_stories_end_with_the_plan_of_delta_spark(spark: SparkSession) -> None:
+    Story.spark = spark
+
+    run_state_machine_as_test(
+        Story,
+        settings=settings(
+            max_examples=STORIES,
+            stateful_step_count=20,
+            deadline=None,
+            derandomize="STORIES" not in os.environ,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+        ),
+    )
+
+    logger.info("%s stories told", Story.told)
+    assert Story.told >= STORIES
