@@ -131,3 +131,8 @@ def of_text(text: str) -> MaintError | None:
 
 def _kinds(base: type[MaintError]) -> list[type[MaintError]]:
     return [base, *(kind for child in base.__subclasses__() for kind in _kinds(child))]
+
+
+def one_line(error: BaseException) -> str:
+    """The text of another library's error, as part of a sentence."""
+    return " ".join(str(error).split())

@@ -313,6 +313,15 @@ class TableBuilder:
         return [*({"add": add | {"dataChange": False}} for add in self.live.values()), *removes]
 
 
+def tree(path: Path) -> dict[str, tuple[bytes, int]]:
+    """Bytes and mtime of every file below a root: equal before and after nothing was touched."""
+    return {
+        str(file.relative_to(path)): (file.read_bytes(), file.stat().st_mtime_ns)
+        for file in path.rglob("*")
+        if file.is_file()
+    }
+
+
 def encoded(path: str) -> str:
     """The path as Delta writes it into the log: percent-encoded ASCII, the rest as it is."""
     return "".join(quote(char, safe=_URI_SAFE) if char.isascii() else char for char in path)

@@ -18,7 +18,7 @@ from maint_assets.assets.factory import (
 from maint_assets.assets.spark import spark_resource
 from maint_assets.assets.stages import VACUUM_STAGES
 from maint_assets.assets.store import StageStore
-from maint_assets.errors import ConfigError
+from maint_assets.errors import ConfigError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +64,7 @@ def refuse_unloadable(settings: Maintenance, *, config: str) -> None:
     try:
         build_maintenance_definitions(settings)
     except (dg.DagsterError, CheckError) as error:
-        found = " ".join(str(error).split()).rstrip(".")
-        raise ConfigError(config, found, "mend it there") from error
+        raise ConfigError(config, one_line(error).rstrip("."), "mend it there") from error
 
 
 def stage_store(settings: Maintenance) -> StageStore:

@@ -7,12 +7,11 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from maint_assets.config import milliseconds
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import is_hidden_path
-from maint_assets.delta.paths import is_outside, relative
+from maint_assets.delta.paths import is_outside, relative_name
 from maint_assets.errors import (
     ChecksumMismatchError,
     ConfigError,
@@ -220,7 +219,7 @@ def _is_missing(mode: str, seen: SnapshotSummary) -> IsMissing:
 
 def _refuse_workspace_inside(run: StageRun, head: TableHead) -> None:
     """ConfigError when plans and ledgers would lie where the table's own garbage lies."""
-    below = relative(quote(run.output.location.path), head.root)
+    below = relative_name(run.output.location.path, head.root)
     if is_outside(below) or is_hidden_path(below, head.metadata.partition_columns, iceberg=False):
         return
     raise ConfigError(

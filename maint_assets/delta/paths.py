@@ -78,6 +78,11 @@ def relative(raw: str, root: TableRoot) -> str:
     return _within(_Place.of(scheme, authority, decoded(path)), root)
 
 
+def relative_name(path: str, root: TableRoot) -> str:
+    """``relative`` of a path that is not encoded: a ``%`` in it stands for itself."""
+    return relative(path.replace("%", "%25"), root)
+
+
 def spellings(raw: str, root: TableRoot) -> tuple[str, ...]:
     """The relative paths to protect for a log path: decoded, and as it stands; none if outside.
 

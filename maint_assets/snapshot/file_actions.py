@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -13,10 +14,11 @@ import pyarrow.compute as pc
 from maint_assets.delta.actions import parse_action
 from maint_assets.delta.deletion_vectors import file_path
 from maint_assets.delta.paths import TableRoot, canonical_key, is_outside
-from maint_assets.errors import CorruptLogError, LogGapError
+from maint_assets.errors import CorruptLogError, LogGapError, one_line
 from maint_assets.snapshot.places import located, through_links
 from maint_assets.snapshot.schemas import ACTION_ARROW
 from maint_assets.storage import read
+from maint_assets.storage.columns import batch_of
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ def _unit_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
     except (OSError, pa.ArrowException) as error:
         raise CorruptLogError(
             location.uri,
-            f"{name} cannot be read ({' '.join(str(error).split())})",
+            f"{name} cannot be read ({one_line(error)})",
             "restore it from a backup or a replica",
         ) from error
 
@@ -108,7 +110,7 @@ class _Told(NamedTuple):
         """By its ``commitInfo``, mostly the first line; else by its name and file alone."""
         name = unit.path.rpartition("/")[2]
         lines = (line for line in read.lines(location, unit.path) if b'"commitInfo"' in line)
-        for line in (first, *lines) if b'"commitInfo"' not in first else (first,):
+        for line in chain((first,), lines):
             info = parse_action(line, table=location.uri, file=name).commitInfo
             if info is not None:
                 return cls(unit.version, info.operation or "unknown", _commit_ms(info, unit))
@@ -166,10 +168,8 @@ class _Rows:
         return len(self.rows)
 
     def batch(self) -> pa.RecordBatch:
-        columns = list(zip(*self.rows, strict=True)) or [()] * len(ACTION_ARROW)
-        self.rows = []
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, ACTION_ARROW, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=ACTION_ARROW)
+        rows, self.rows = self.rows, []
+        return batch_of(rows, ACTION_ARROW)
 
 
 def _vector_path(kind: str, named: str, root: TableRoot) -> str | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from maint_assets.delta.paths import is_outside, relative, spellings
+import pyarrow as pa
+import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    from maint_assets.delta.paths import TableRoot
+from maint_assets.delta.paths import TableRoot, is_outside, relative, spellings
 
 _FILE = "file://"
 
@@ -32,6 +31,12 @@ def names(raw: str, root: TableRoot) -> tuple[str, ...]:
     if "%" in raw and is_outside(raw):
         found.append(through_links(raw, root))
     return tuple(path for path in dict.fromkeys(found) if path and not is_outside(path))
+
+
+def are_inside(paths: pa.Array) -> pa.Array:
+    """``not is_outside`` of each path; False for null."""
+    outside = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
+    return pc.fill_null(pc.invert(outside), fill_value=False)
 
 
 def through_links(path: str, root: TableRoot) -> str:

@@ -45,12 +45,9 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int) -> list[
     checkpoint included, whatever their age. Executors raise CorruptLogError and LogGapError.
     """
     table, log = head.location.path, _Log.of(head)
-    if log.is_small:
+    if log.is_small or _bytes(log.tail) > BUCKET_BYTES:
         every = [*_removes(log.history), *log.tail, *log.checkpoint]
-        return [_newest(spark, table, every, tasks=1).then(state)]
-    if _bytes(log.tail) > BUCKET_BYTES:
-        every = [*_removes(log.history), *log.tail, *log.checkpoint]
-        return [_newest(spark, table, every, tasks=parallelism).then(state)]
+        return [_newest(spark, table, every, tasks=1 if log.is_small else parallelism).then(state)]
     keys = [msgspec.structs.replace(unit, removes=False, keys=True) for unit in log.checkpoint]
     others = [*_removes(log.history), *log.tail, *_removes(log.checkpoint), *keys]
     newest = _newest(spark, table, others, tasks=parallelism)
@@ -101,7 +98,7 @@ def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 def without_older_adds(actions: Iterable[pa.RecordBatch], version: int) -> Iterator[pa.RecordBatch]:
     """The actions but for adds of commits up to a version: its checkpoint has those still live."""
     for batch in actions:
-        is_add = pc.equal(pc.bit_wise_and(batch["ord"], 1), 1)
+        is_add = _is_add(batch)
         yield batch.filter(pc.invert(pc.and_(is_add, pc.less(batch["ord"], 2 * version + 2))))
 
 
@@ -109,7 +106,7 @@ def state(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Actions in the shape of the snapshot."""
     nothing = pa.scalar(None, pa.int64())
     for batch in actions:
-        is_add = pc.equal(pc.bit_wise_and(batch["ord"], 1), 1)
+        is_add = _is_add(batch)
         file = pc.if_else(is_add, "add", "remove")
         columns = {name: batch[name] for name in SNAPSHOT_ARROW.names if name in batch.schema.names}
         columns["action"] = pc.if_else(pc.equal(batch["what"], "file"), file, batch["what"])
@@ -200,6 +197,10 @@ def _bytes(read: Iterable[LogUnit]) -> int:
 
 def _table(actions: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(actions, ACTION_ARROW).combine_chunks()
+
+
+def _is_add(actions: pa.RecordBatch) -> pa.Array:
+    return pc.equal(pc.bit_wise_and(actions["ord"], 1), 1)
 
 
 def _with(rows: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pyarrow as pa
 from pyspark.sql import types as T
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _ARROW = {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}
 _SPARK = {"string": T.StringType(), "bigint": T.LongType(), "boolean": T.BooleanType()}
@@ -17,3 +22,10 @@ def column(name: str, kind: str, comment: str = "", *, nullable: bool = False) -
 def arrow_schema(schema: T.StructType) -> pa.Schema:
     """The Arrow schema in which executors write rows of a schema."""
     return pa.schema([(field.name, _ARROW[field.dataType.simpleString()]) for field in schema])
+
+
+def batch_of(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows, each a tuple in the order of the schema, as columns."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

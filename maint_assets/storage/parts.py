@@ -160,13 +160,13 @@ def slice_batches(part: PartSlice, columns: list[str] | None = None) -> Iterator
             at += rows
 
 
-def gathered(rows: Iterable[pa.RecordBatch], count: int = BATCH_ROWS) -> Iterator[pa.Table]:
-    """The rows in tables of about that many, none of them empty."""
+def gathered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows in tables of about BATCH_ROWS, none of them empty."""
     held: list[pa.RecordBatch] = []
     for batch in rows:
         if batch.num_rows:
             held.append(batch)
-        if sum(each.num_rows for each in held) >= count:
+        if sum(each.num_rows for each in held) >= BATCH_ROWS:
             yield pa.Table.from_batches(held).combine_chunks()
             held = []
     if held:

@@ -98,9 +98,8 @@ def directory(location: Location, path: str) -> Iterator[Entry]:
         with os.scandir(f"{location.path}/{path}") as found:
             for entry in found:
                 name = entry.name
-                is_dir = not (is_file := entry.is_file(follow_symlinks=False)) and entry.is_dir(
-                    follow_symlinks=False
-                )
+                is_file = entry.is_file(follow_symlinks=False)
+                is_dir = not is_file and entry.is_dir(follow_symlinks=False)
                 yield Entry(name, is_dir, (is_file or is_dir) and _is_utf8(name), entry)
     except FileNotFoundError:
         return

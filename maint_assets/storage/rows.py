@@ -12,23 +12,28 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import types as T
 
 from maint_assets.errors import MaintError
-from maint_assets.storage.columns import arrow_schema
+from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.parts import PartSlice, Written, slice_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import types as T
 
     from maint_assets.storage.parts import ArrowFunction, Part, Target
+
+_WRITTEN = T.StructType([column("w", "string")])
 
 Unit = TypeVar("Unit", bound=msgspec.Struct)
 
 TASK_ROWS = 100_000
 """Work over fewer rows is not worth another task."""
+
+BUCKET_ROWS = 500_000
+"""What has to meet by its path is held by one task up to this many rows."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,7 @@ class Rows:
     def write(self, target: Target) -> Written:
         """What the tasks wrote together."""
         total = target.nothing()
-        written = self.frame.mapInArrow(marked(chained(self.function, _writes(target))), "w string")
-        for row in written.collect():
+        for row in self.then(_writes(target)).as_frame(_WRITTEN).collect():
             total = total.plus(msgspec.json.decode(row["w"], type=Written), target.measures)
         return total
 
@@ -83,22 +87,34 @@ def units(
     return Rows(spark.createDataFrame(pa.table({"units": texts})), rows)
 
 
-def part_rows(
-    spark: SparkSession,
-    parts: Iterable[Part],
-    *,
-    parallelism: int,
-    columns: list[str] | None = None,
-) -> Rows:
+def part_rows(spark: SparkSession, parts: Iterable[Part], *, parallelism: int) -> Rows:
     """The rows of parts as they were written, in as many tasks as they are worth."""
 
     def read(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
         for part in some:
-            yield from slice_batches(part, columns)
+            yield from slice_batches(part)
 
     cut = slices(parts)
     packages = packed(cut, parallelism, weight=lambda part: part.rows) or [[]]
     return units(spark, packages, read, kind=PartSlice)
+
+
+def path_rows(
+    spark: SparkSession,
+    read: Sequence[PartSlice],
+    function: Callable[[list[PartSlice]], Iterator[pa.RecordBatch]],
+    *,
+    schema: T.StructType,
+    parallelism: int,
+) -> Rows:
+    """The rows that a function makes of slices, all rows of one ``path`` in one task.
+
+    Up to BUCKET_ROWS rows that is one task, beyond that as many tasks as hold so many each.
+    """
+    buckets = -(-sum(part.rows for part in read) // BUCKET_ROWS)
+    packages = packed(read, 1 if buckets <= 1 else parallelism, weight=lambda part: part.rows)
+    made = units(spark, packages, function, kind=PartSlice)
+    return made if buckets <= 1 else made.spread(schema, buckets, "path")
 
 
 def packed(found: Iterable[Unit], tasks: int, *, weight: Callable[[Unit], int]) -> list[list[Unit]]:

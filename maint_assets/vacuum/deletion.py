@@ -10,7 +10,6 @@ import io
 import pathlib
 import uuid
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -21,13 +20,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from maint_assets.delta.features import Operation, refuse_unsupported
-from maint_assets.delta.paths import TableRoot, parents, relative
+from maint_assets.delta.paths import TableRoot, parents, relative_name
 from maint_assets.errors import GuardError, StalePlanError
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, contiguous_after, log_files
 from maint_assets.snapshot.newer import NewerCommits
 from maint_assets.storage import read, write
-from maint_assets.storage.columns import arrow_schema, column
+from maint_assets.storage.columns import arrow_schema, batch_of, column
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Part, PartSlice, largest, slice_batches
 from maint_assets.storage.rows import packed, slices, units
@@ -91,16 +90,6 @@ class _Planned(NamedTuple):
     odd: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
-    """What an executor must know to delete: the table as planned, and where the ledger is."""
-
-    table: str
-    table_id: str
-    version: int
-    ledger: str
-
-
 def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
     """The newest version of the planned table, once nothing speaks against executing the plan.
 
@@ -155,16 +144,16 @@ def deletion(
     see ``directory_deletion``.
     """
     if plan.paths <= SMALL_PLAN:
-        return _deletes(spark, [slices(parts)], _in_order, act=_act(plan, ledger))
+        return _deletes(spark, [slices(parts)], _in_order, plan=plan, ledger=ledger)
     packages = packed(slices(parts, rows=SMALL_PLAN), parallelism, weight=lambda part: part.rows)
-    return _deletes(spark, packages, _files, act=_act(plan, ledger))
+    return _deletes(spark, packages, _files, plan=plan, ledger=ledger)
 
 
 def directory_deletion(
     spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, ledger: Location
 ) -> DataFrame:
     """Outcomes of the planned directories, for a plan whose files went before."""
-    return _deletes(spark, [slices(parts)], _directories, act=_act(plan, ledger))
+    return _deletes(spark, [slices(parts)], _directories, plan=plan, ledger=ledger)
 
 
 def deepest_last(rows: pa.Table) -> pa.Table:
@@ -203,21 +192,18 @@ def recorded(ledger_rows: DataFrame) -> DataFrame:
     )
 
 
-def _act(plan: VacuumPlan, ledger: Location) -> Act:
-    return Act(plan.table, plan.table_id, plan.version, ledger.path)
-
-
 def _deletes(
     spark: SparkSession,
     packages: list[list[PartSlice]],
     read: Callable[[list[PartSlice]], Iterator[pa.Table]],
     *,
-    act: Act,
+    plan: VacuumPlan,
+    ledger: Location,
 ) -> DataFrame:
     """The deletion of the planned paths that are read, in one task a package, batch by batch."""
 
     def deletes(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
-        task = _Task(act)
+        task = _Task(plan, ledger)
         for rows in read(some):
             for first in range(0, rows.num_rows, BATCH_PATHS):
                 task.execute(rows.slice(first, BATCH_PATHS))
@@ -245,12 +231,11 @@ def _in_order(some: list[PartSlice]) -> Iterator[pa.Table]:
 class _Task:
     """The state of one deleting task: newer commits, and what it did so far."""
 
-    def __init__(self, act: Act) -> None:
-        self.location = Location(act.table, act.table)
-        self.ledger = Location(act.ledger, act.ledger)
-        self.root = TableRoot.of(act.table)
+    def __init__(self, plan: VacuumPlan, ledger: Location) -> None:
+        self.location, self.ledger = Location(plan.table, plan.table), ledger
+        self.root = TableRoot.of(plan.table)
         self.newer = NewerCommits(
-            self.location, table_id=act.table_id, version=act.version, operation=Operation.VACUUM
+            self.location, table_id=plan.table_id, version=plan.version, operation=Operation.VACUUM
         )
         self.done: dict[tuple[str, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
 
@@ -281,9 +266,7 @@ class _Task:
         context = TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
         rows = [(*key, *value, attempt) for key, value in self.done.items()]
-        columns = list(zip(*rows, strict=True)) or [()] * len(_COUNTS_ARROW)
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, _COUNTS_ARROW, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=_COUNTS_ARROW)
+        return batch_of(rows, _COUNTS_ARROW)
 
     def _outcome(self, planned: _Planned, closed: dict[str, str | None]) -> write.Deletion:
         """What became of one path: a name that the storage does not take fails alone."""
@@ -295,7 +278,7 @@ class _Task:
     def _skipped(self, planned: _Planned, closed: dict[str, str | None]) -> write.Deletion | None:
         """Why a planned path must not be touched now, or None."""
         path = planned.path
-        if planned.odd and relative(_quoted(path), self.root) != path:
+        if planned.odd and relative_name(path, self.root) != path:
             return write.Deletion("skipped", "not a path inside the table")
         if path in self.newer.paths:
             return write.Deletion("skipped", "named by a commit newer than the plan")
@@ -340,8 +323,3 @@ def _closed(location: Location, directory: str) -> str | None:
     if read.exists(location, f"{directory}/{LOG}"):
         return "inside another Delta table"
     return None
-
-
-def _quoted(path: str) -> str:
-    """A path spelled as a log would, so that the log's own rules say where it leads."""
-    return path.replace("%", "%25")

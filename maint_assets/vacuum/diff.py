@@ -16,17 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
+from maint_assets.delta.names import is_hidden_path
 from maint_assets.delta.paths import parents
 from maint_assets.storage.columns import arrow_schema, column
-from maint_assets.storage.parts import Measure, PartSlice, slice_batches
-from maint_assets.storage.rows import packed, slices, units
+from maint_assets.storage.parts import Measure, slice_batches
+from maint_assets.storage.rows import path_rows, slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import SparkSession
 
-    from maint_assets.storage.parts import Part
+    from maint_assets.storage.parts import Part, PartSlice
     from maint_assets.storage.rows import Rows
     from maint_assets.vacuum.listing import Walk
 
@@ -64,9 +65,6 @@ DIFF_MEASURES = {
     **{f"bytes_{name}": Measure("sum", "size", where=pc.field("kind") == name) for name in KINDS},
 }
 
-BUCKET_ROWS = 500_000
-"""What is said of paths is judged in one task up to this many rows, else in such buckets."""
-
 SAYINGS = ("candidate", "found", "kept", "valid", "active", "removed")
 
 SAID_SCHEMA = T.StructType([
@@ -103,11 +101,6 @@ class Sources:
     valid_files: list[Part]
     listing: list[Part]
 
-    @property
-    def rows(self) -> int:
-        """How many rows there are in all."""
-        return sum(part.rows for part in (*self.snapshot, *self.valid_files, *self.listing))
-
 
 def diff(
     spark: SparkSession,
@@ -128,11 +121,8 @@ def diff(
         *slices(sources.valid_files, "valid_files"),
         *slices(sources.listing, "listing"),
     ]
-    buckets = -(-sources.rows // BUCKET_ROWS)
-    packages = packed(read, 1 if buckets <= 1 else parallelism, weight=lambda part: part.rows)
-    every = units(spark, packages, partial(said, cutoff_ms=cutoff_ms), kind=PartSlice)
-    if buckets > 1:
-        every = every.spread(SAID_SCHEMA, buckets, "path")
+    saying = partial(said, cutoff_ms=cutoff_ms)
+    every = path_rows(spark, read, saying, schema=SAID_SCHEMA, parallelism=parallelism)
     return every.then(partial(judged, is_missing=is_missing))
 
 
@@ -152,7 +142,8 @@ def said(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatc
 
 def entered(paths: pa.Array, *, walk: Walk) -> pa.Array:
     """Those that a walk would have come by: what it does not show is not there."""
-    hidden = (any(map(walk.hides_name, path.split("/"))) for path in paths.to_pylist())
+    columns, iceberg = walk.partition_columns, walk.iceberg
+    hidden = (is_hidden_path(path, columns, iceberg=iceberg) for path in paths.to_pylist())
     return pa.array([not each for each in hidden], pa.bool_())
 
 

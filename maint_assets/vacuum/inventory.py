@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from maint_assets.delta.paths import TableRoot, is_outside, parents, relative
-from maint_assets.errors import InventoryError
+from maint_assets.delta.paths import TableRoot, is_outside, parents, relative_name
+from maint_assets.errors import InventoryError, one_line
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
 from maint_assets.snapshot.replay import snapshot
 from maint_assets.storage import read
-from maint_assets.storage.columns import arrow_schema
+from maint_assets.storage.columns import arrow_schema, batch_of
 from maint_assets.storage.location import Location
 from maint_assets.storage.rows import Rows, packed, units
 from maint_assets.vacuum.listing import LISTING_SCHEMA
@@ -78,8 +78,9 @@ def inventory(spark: SparkSession, source: str, walk: Walk, *, parallelism: int)
     packages = packed(files, parallelism, weight=lambda file: file.size)
 
     def entries(some: list[File]) -> Iterator[pa.RecordBatch]:
+        place = _Place(walk)
         for file in some:
-            yield from _entries(file.path, walk)
+            yield from _entries(file.path, place)
 
     return [units(spark, packages, entries, kind=File)]
 
@@ -92,10 +93,9 @@ def _parquet_files(place: Path) -> list[Path]:
     """Parquet files at or below a place, hidden ones (Spark's ``_SUCCESS``) left out."""
     if place.is_file():
         return [place]
-    below = (path for path in sorted(place.rglob("*.parquet")))
     return [
         path
-        for path in below
+        for path in sorted(place.rglob("*.parquet"))
         if not any(part.startswith(("_", ".")) for part in path.relative_to(place).parts)
     ]
 
@@ -104,12 +104,13 @@ def _of_spark_table(spark: SparkSession, name: str, walk: Walk) -> Rows:
     if not spark.catalog.tableExists(name):
         raise InventoryError(walk.table, f"there is no inventory {name}", "name a path or a table")
     frame = spark.table(name)
-    columns = _columns(frame.columns, walk)
+    columns = _columns(frame.columns, walk.table)
     selected = frame.select(*(frame[found].alias(wanted) for wanted, found in columns.items()))
 
     def entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        place = _Place(walk)
         for batch in batches:
-            yield _listed(pa.Table.from_batches([batch]), walk)
+            yield _listed(pa.Table.from_batches([batch]), place)
 
     return Rows(selected, entries)
 
@@ -128,34 +129,34 @@ def _of_delta_table(
         )
 
     def entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        place = _Place(walk)
         for batch in batches:
             for path in batch["path"].filter(pc.equal(batch["action"], "add")).to_pylist():
                 file = path if is_outside(path) else f"{location.path}/{path}"
-                yield from _entries(file.removeprefix("file://"), walk)
+                yield from _entries(file.removeprefix("file://"), place)
 
     return [rows.then(entries) for rows in snapshot(spark, head, parallelism=parallelism)]
 
 
-def _entries(path: str, walk: Walk) -> Iterator[pa.RecordBatch]:
+def _entries(path: str, place: _Place) -> Iterator[pa.RecordBatch]:
     """The entries that one Parquet file names."""
     try:
         with pq.ParquetFile(path) as file:
-            columns = _columns(file.schema_arrow.names, walk)
+            columns = _columns(file.schema_arrow.names, place.table)
             for batch in file.iter_batches(columns=list(columns.values())):
                 table = pa.Table.from_batches([batch]).select(list(columns.values()))
-                yield _listed(table.rename_columns(list(columns)), walk)
+                yield _listed(table.rename_columns(list(columns)), place)
     except FileNotFoundError as error:
         raise InventoryError(
-            walk.table, f"inventory file {path} is gone", "write it anew"
+            place.table, f"inventory file {path} is gone", "write it anew"
         ) from error
     except (OSError, pa.ArrowException) as error:
-        found = " ".join(str(error).split())
         raise InventoryError(
-            walk.table, f"inventory {path} cannot be read ({found})", _REMEDY
+            place.table, f"inventory {path} cannot be read ({one_line(error)})", _REMEDY
         ) from error
 
 
-def _columns(names: Iterable[str], walk: Walk) -> dict[str, str]:
+def _columns(names: Iterable[str], table: str) -> dict[str, str]:
     """The inventory's own name of each column that is needed."""
     known = {name.lower(): name for name in reversed(list(names))}
     found = {
@@ -164,38 +165,27 @@ def _columns(names: Iterable[str], walk: Walk) -> dict[str, str]:
     }
     missing = [wanted for wanted, name in found.items() if name is None]
     if missing:
-        raise InventoryError(walk.table, f"the inventory lacks the column {missing[0]}", _REMEDY)
+        raise InventoryError(table, f"the inventory lacks the column {missing[0]}", _REMEDY)
     return {wanted: name for wanted, name in found.items() if name is not None}
 
 
-def _listed(rows: pa.Table, walk: Walk) -> pa.RecordBatch:
+def _listed(rows: pa.Table, place: _Place) -> pa.RecordBatch:
     """Rows of an inventory as rows of a listing; those without a path or a time say nothing."""
     try:
         columns = [pc.cast(rows[name], kind) for name, kind in _TYPES.items()]
     except pa.ArrowException as error:
-        found = " ".join(str(error).split())
         raise InventoryError(
-            walk.table, f"the inventory has other types ({found})", _REMEDY
+            place.table, f"the inventory has other types ({one_line(error)})", _REMEDY
         ) from error
-    place = _Place(walk)
-    made = [
-        row
-        for entry in zip(*(column.to_pylist() for column in columns), strict=True)
-        for row in place.rows(entry)
-    ]
-    arrays = [
-        pa.array(column, field.type)
-        for column, field in zip(
-            zip(*made, strict=True) if made else [()] * len(_ARROW), _ARROW, strict=True
-        )
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+    entries = zip(*(column.to_pylist() for column in columns), strict=True)
+    return batch_of((row for entry in entries for row in place.rows(entry)), _ARROW)
 
 
 class _Place:
     """Where paths of an inventory lie in a table; what is known of directories is kept."""
 
     def __init__(self, walk: Walk) -> None:
+        self.table = walk.table
         self._walk, self._root = walk, TableRoot.of(walk.table)
         self._kind: Callable[[str], str] = lru_cache(maxsize=65_536)(self._directory_kind)
 
@@ -204,7 +194,7 @@ class _Place:
         raw, size, is_dir, modified_ms = entry
         if raw is None or modified_ms is None:
             return
-        path = relative(raw.replace("%", "%25"), self._root)
+        path = relative_name(raw, self._root)
         if not path or is_outside(path) or any(self._kind(each) for each in parents(path)):
             return
         directory, _, name = path.rpartition("/")

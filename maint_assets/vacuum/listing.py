@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from maint_assets.delta.names import is_hidden
 from maint_assets.storage import read
-from maint_assets.storage.columns import arrow_schema, column
+from maint_assets.storage.columns import arrow_schema, batch_of, column
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Measure
 from maint_assets.storage.rows import Rows
@@ -226,15 +226,9 @@ def _batched(
             path = path.encode("utf-8", "backslashreplace").decode()
         rows.append((path, directory, *found, entry.is_dir, hidden or nested, nested))
         if len(rows) >= _BATCH_ROWS:
-            yield _batch(rows)
+            yield batch_of(rows, _ARROW)
             rows = []
-    yield _batch(rows)
-
-
-def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) or [()] * len(_ARROW)
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+    yield batch_of(rows, _ARROW)
 
 
 def _is_in(name: str, row: dict[str, int]) -> bool:

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.errors import LogGapError, LogTooShortError
+from maint_assets.snapshot.places import are_inside
 from maint_assets.storage import read
-from maint_assets.storage.columns import arrow_schema
+from maint_assets.storage.columns import arrow_schema, batch_of
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Measure
 from maint_assets.vacuum.listing import LISTING_SCHEMA
@@ -105,9 +106,7 @@ def _removed(
         gone = batch.filter(_is_due(batch, log, cutoff_ms))
         inside = gone.filter(gone["inside"])
         yield _there(inside["path"], location)
-        vectors = gone["dv_path"].filter(pc.is_valid(gone["dv_path"]))
-        outside = pc.or_(pc.starts_with(vectors, "/"), pc.match_substring(vectors, "://"))
-        yield _there(vectors.filter(pc.invert(outside)), location)
+        yield _there(gone["dv_path"].filter(are_inside(gone["dv_path"])), location)
 
 
 def _is_due(batch: pa.RecordBatch, log: ExpiredLog, cutoff_ms: int) -> pa.Array:
@@ -126,6 +125,4 @@ def _there(paths: pa.Array, location: Location) -> pa.RecordBatch:
         for path in pc.unique(paths).to_pylist()
         if (found := read.size_and_mtime(location, path)) is not None and found[0] >= 0
     ]
-    columns = list(zip(*rows, strict=True)) or [()] * len(_ARROW)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+    return batch_of(rows, _ARROW)

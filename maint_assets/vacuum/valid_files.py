@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from maint_assets.delta.paths import TableRoot
-from maint_assets.snapshot.places import names
+from maint_assets.snapshot.places import are_inside, names
 from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.parts import Measure
 
@@ -57,7 +57,7 @@ def named(
         kept = batch.filter(protects(batch, cutoff_ms))
         inside = kept.filter(kept["inside"])
         yield _rows(inside, inside["path"], ("active", "tombstone"))
-        vectors = kept.filter(pc.fill_null(_is_inside(kept["dv_path"]), fill_value=False))
+        vectors = kept.filter(are_inside(kept["dv_path"]))
         yield _rows(vectors, vectors["dv_path"], ("active_dv", "tombstone_dv"))
         yield from _spelled_otherwise(kept, root)
 
@@ -91,8 +91,3 @@ def _spelled_otherwise(kept: pa.RecordBatch, root: TableRoot) -> Iterator[pa.Rec
         rows, paths = zip(*found, strict=True)
         spelled = pa.array(paths, pa.string())
         yield _rows(escaped.take(pa.array(rows)), spelled, ("spelling", "spelling"))
-
-
-def _is_inside(paths: pa.Array) -> pa.Array:
-    """``not is_outside`` of each path; null stays null."""
-    return pc.invert(pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://")))

@@ -1,4 +1,4 @@
-"""Whether a plan and a table are whole: looks that share no code with what they check."""
+"""Whether a plan and a table are whole: looks that share no rule with what they check."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from pyspark.sql import types as T
 from maint_assets.storage import read
 from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import PartSlice, slice_batches
-from maint_assets.storage.rows import packed, slices, units
+from maint_assets.storage.parts import slice_batches
+from maint_assets.storage.rows import path_rows, slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from maint_assets.storage.parts import Part
+    from maint_assets.storage.parts import Part, PartSlice
     from maint_assets.storage.rows import Rows
-
-BUCKET_ROWS = 500_000
-"""Paths are compared in one task up to this many, else in such buckets."""
 
 _COUNT_SCHEMA = T.StructType([column("count", "bigint")])
 _PATHS_SCHEMA = T.StructType([column("path", "string"), column("planned", "boolean")])
@@ -36,33 +33,27 @@ def valid_in_plan(
 ) -> DataFrame:
     """How many planned paths must stay, by task: none, unless a plan was judged wrongly."""
     read = [*slices(plan, "diff"), *slices(valid_files, "valid_files")]
-    buckets = -(-sum(part.rows for part in read) // BUCKET_ROWS)
-    packages = packed(read, 1 if buckets <= 1 else parallelism, weight=lambda part: part.rows)
-    paths = units(spark, packages, _paths, kind=PartSlice)
-    if buckets > 1:
-        paths = paths.spread(_PATHS_SCHEMA, buckets, "path")
+    paths = path_rows(spark, read, _paths, schema=_PATHS_SCHEMA, parallelism=parallelism)
     return paths.then(_both).as_frame(_COUNT_SCHEMA)
 
 
 def missing_files(valid_files: Rows, *, table: str) -> DataFrame:
     """How many active paths are not there, by task."""
-    return valid_files.then(partial(_missing, location=Location(table, table))).as_frame(
-        _COUNT_SCHEMA
-    )
-
-
-def _missing(rows: Iterable[pa.RecordBatch], location: Location) -> Iterator[pa.RecordBatch]:
-    gone = 0
-    for batch in rows:
-        active = batch["path"].filter(pc.starts_with(batch["reason"], "active"))
-        gone += sum(not read.exists(location, path) for path in active.to_pylist())
-    yield _count(gone)
+    return valid_files.then(partial(_missing, table=table)).as_frame(_COUNT_SCHEMA)
 
 
 def not_there(paths: pa.Array, *, table: str) -> pa.Array:
     """Which paths are not on the storage."""
     location = Location(table, table)
     return pa.array([not read.exists(location, path) for path in paths.to_pylist()], pa.bool_())
+
+
+def _missing(rows: Iterable[pa.RecordBatch], table: str) -> Iterator[pa.RecordBatch]:
+    gone = 0
+    for batch in rows:
+        active = batch["path"].filter(pc.starts_with(batch["reason"], "active"))
+        gone += not_there(active, table=table).true_count
+    yield _count(gone)
 
 
 def _paths(read: list[PartSlice]) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,7 @@ from maint_assets.delta.features import Operation, unsupported
 from maint_assets.errors import CorruptLogError, LogGapError, MaintError, NotADeltaTableError
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.builder import TableBuilder, tree
 
 Damage = Callable[[TableBuilder], object]
 
@@ -36,14 +36,6 @@ def cut(table: TableBuilder, name: str, keep: float = 0.5) -> None:
 def gone(table: TableBuilder, *names: str) -> None:
     for name in names:
         (table.log / name).unlink()
-
-
-def tree(path: Path) -> dict[str, tuple[bytes, int]]:
-    return {
-        str(file.relative_to(path)): (file.read_bytes(), file.stat().st_mtime_ns)
-        for file in path.rglob("*")
-        if file.is_file()
-    }
 
 
 HARMLESS: dict[str, tuple[Damage, int | None]] = {

@@ -1,4 +1,4 @@
-"""A plan straight from the stages' functions: the chain without Dagster and without Parquet."""
+"""A plan straight from the stages' functions: the chain without Dagster and its store."""
 
 import tempfile
 import time

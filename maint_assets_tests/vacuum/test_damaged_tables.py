@@ -10,7 +10,7 @@ import pytest
 
 from maint_assets.delta.features import FEATURES, Operation
 from maint_assets.errors import CorruptLogError, LogGapError, MaintError, UnsupportedFeatureError
-from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.builder import TableBuilder, tree
 from maint_assets_tests.chain import files
 from maint_assets_tests.vacuum.conftest import ChainOf
 
@@ -23,14 +23,6 @@ def story(path: Path) -> TableBuilder:
     """Live and removed files around a checkpoint, and a stray; all old."""
     table = TableBuilder(path).at(days_ago=9).create().add("a", "b").remove("a").checkpoint()
     return table.add("c").remove("b").stray("stray").age("**/*", 9)
-
-
-def tree(path: Path) -> dict[str, tuple[bytes, int]]:
-    return {
-        str(file.relative_to(path)): (file.read_bytes(), file.stat().st_mtime_ns)
-        for file in path.rglob("*")
-        if file.is_file()
-    }
 
 
 def cut(table: TableBuilder, version: int) -> None:
