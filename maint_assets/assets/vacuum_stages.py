@@ -44,8 +44,8 @@ from maint_assets.vacuum.inventory import inventory
 from maint_assets.vacuum.listing import (
     LISTING_MEASURES,
     LISTING_SCHEMA,
+    SLICE_ENTRIES,
     SMALL_ENTRIES,
-    Walk,
     listing,
     small_listing,
 )
@@ -64,6 +64,7 @@ from maint_assets.vacuum.valid_files import (
     valid_files,
 )
 from maint_assets.vacuum.verification import not_there
+from maint_assets.vacuum.walk import Walk
 
 if TYPE_CHECKING:
     from maint_assets.assets.run import StageRun
@@ -161,8 +162,10 @@ def _listed(run: StageRun, walk: Walk, seen: SnapshotSummary) -> Dataset:
         return _written_listing(
             run, inventory(run.spark, source, walk, parallelism=run.parallelism)
         )
-    if seen.live_files + seen.tombstones <= SMALL_ENTRIES:
-        written = _written_listing(run, [small_listing(run.spark, walk)])
+    known = seen.live_files + seen.tombstones
+    if known <= SMALL_ENTRIES:
+        tasks = min(run.parallelism, 1 + known // SLICE_ENTRIES)
+        written = _written_listing(run, [small_listing(run.spark, walk, tasks=tasks)])
         if written.rows <= SMALL_ENTRIES:
             return written
     return _written_listing(run, [listing(run.spark, walk, parallelism=run.parallelism)])

@@ -8,9 +8,11 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maint_assets.delta.paths import TableRoot, is_outside, relative, spellings
+from maint_assets.delta.deletion_vectors import file_path
+from maint_assets.delta.paths import TableRoot, canonical_key, is_outside, relative, spellings
 
 _FILE = "file://"
+_ODD = r"%|:|\\|^/|//|(^|/)\.\.?(/|$)"
 
 
 def located(raw: str, root: TableRoot) -> str:
@@ -20,6 +22,26 @@ def located(raw: str, root: TableRoot) -> str:
     the root is known by its resolved path: such a file is the table's own, and must stay.
     """
     return through_links(relative(raw, root), root)
+
+
+def placed(raw: pa.Array, root: TableRoot) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Decoded path, replay key and whether inside; plain paths are all three at once."""
+    odd = pc.match_substring_regex(raw, _ODD)
+    everywhere = pa.repeat(pa.scalar(value=True), len(raw))
+    if not pc.any(odd).as_py():
+        return raw, raw, everywhere
+    spelled = pc.filter(raw, odd).to_pylist()
+    found = [located(text, root) for text in spelled]
+    path = pc.replace_with_mask(raw, odd, pa.array(found, pa.string()))
+    key = pc.replace_with_mask(raw, odd, pa.array(map(canonical_key, spelled), pa.string()))
+    within = pa.array([not is_outside(text) for text in found], pa.bool_())
+    return path, key, pc.replace_with_mask(everywhere, odd, within)
+
+
+def vector_path(kind: str, named: str, root: TableRoot) -> str | None:
+    """Where the file of a deletion vector lies, as ``located`` says it; None for an inline one."""
+    found = file_path(kind, named, root)
+    return None if found is None else through_links(found, root)
 
 
 def names(raw: str, root: TableRoot) -> tuple[str, ...]:

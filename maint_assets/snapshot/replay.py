@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maint_assets.snapshot.file_actions import LogUnit, actions_of
-from maint_assets.snapshot.schemas import ACTION_ARROW, ACTION_SCHEMA, SNAPSHOT_ARROW
+from maint_assets.snapshot.file_actions import actions_of
+from maint_assets.snapshot.schemas import ACTION_ARROW, ACTION_SCHEMA, SNAPSHOT_ARROW, LogUnit
 from maint_assets.storage.rows import packed, units
 
 if TYPE_CHECKING:

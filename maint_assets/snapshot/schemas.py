@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import msgspec
 from pyspark.sql import types as T
 
 from maint_assets.storage.columns import arrow_schema, column
+
+
+class LogUnit(msgspec.Struct, frozen=True):
+    """One file of the log to read: ``commit_ms`` is None for checkpoints and sidecars.
+
+    ``keys`` leaves all but the keys of replay null.
+    """
+
+    path: str
+    version: int
+    size: int
+    commit_ms: int | None = None
+    ict_from: int | None = None
+    adds: bool = True
+    removes: bool = True
+    keys: bool = False
+
 
 ACTION_SCHEMA = T.StructType([
     column("what", "string", "file, cdc or commit"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ import obstore
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from maint_assets.storage.location import Location
 
 _CHUNK_BYTES = 8 * 1024 * 1024
+_ENTRIES = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +30,21 @@ class FileEntry:
     modified_ms: int
 
 
-class Entry(NamedTuple):
-    """A file, directory or other thing found on a walk; ``name`` is its last path component.
+class Entries(NamedTuple):
+    """What lies directly in one directory, or some of it, by column.
 
-    ``plain`` is False for what must never be touched or entered: symlinks, sockets, devices,
-    and names that are not UTF-8.
+    Names are the last component of a path; modes are those of ``os.stat_result.st_mode``.
     """
 
-    name: str
-    is_dir: bool
-    plain: bool
-    found: os.DirEntry[str]
+    names: list[str]
+    modes: list[int]
+    sizes: list[int]
+    modified_ns: list[int]
 
-    def size_and_mtime(self) -> tuple[int, int] | None:
-        """Size in bytes (0 for directories) and last modification in ms; None when it vanished."""
-        try:
-            found = self.found.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-        return (0 if self.is_dir else found.st_size), found.st_mtime_ns // 1_000_000
+    def directories(self) -> list[str]:
+        """The names of the directories among them."""
+        pairs = zip(self.names, self.modes, strict=True)
+        return [name for name, mode in pairs if stat.S_ISDIR(mode)]
 
 
 def files(location: Location, directory: str) -> list[FileEntry]:
@@ -72,13 +70,15 @@ def content(location: Location, path: str) -> bytes:
     return bytes(obstore.get(location.store(), path).bytes())
 
 
-def lines(location: Location, path: str) -> Iterator[bytes]:
-    """The non-blank lines of a file, in bounded memory."""
+def lines(location: Location, path: str, *, without: bytes | None = None) -> Iterator[bytes]:
+    """The non-blank lines of a file, but for those with a beginning, in bounded memory."""
     rest = b""
     for chunk in obstore.get(location.store(), path).stream(min_chunk_size=_CHUNK_BYTES):
         *whole, rest = (rest + bytes(chunk)).split(b"\n")
+        if without is not None:
+            whole = [line for line in whole if not line.startswith(without)]
         yield from (line for line in whole if line and not line.isspace())
-    if rest and not rest.isspace():
+    if rest and not rest.isspace() and not (without and rest.startswith(without)):
         yield rest
 
 
@@ -92,17 +92,31 @@ def exists(location: Location, path: str) -> bool:
     return os.path.lexists(f"{location.path}/{path}")
 
 
-def directory(location: Location, path: str) -> Iterator[Entry]:
-    """The entries directly in a directory, not sorted; nothing when it vanished meanwhile."""
+def directory(
+    location: Location, path: str, *, wanted: Callable[[str], bool] | None = None
+) -> Iterator[Entries]:
+    """The entries directly in a directory, those wanted by name, not sorted, some at a time.
+
+    Links are not followed; what vanished meanwhile is left out.
+    """
     try:
         with os.scandir(f"{location.path}/{path}") as found:
-            for entry in found:
-                name = entry.name
-                is_file = entry.is_file(follow_symlinks=False)
-                is_dir = not is_file and entry.is_dir(follow_symlinks=False)
-                yield Entry(name, is_dir, (is_file or is_dir) and _is_utf8(name), entry)
+            while some := list(itertools.islice(found, _ENTRIES)):
+                yield _looked_at(some if wanted is None else [e for e in some if wanted(e.name)])
     except FileNotFoundError:
         return
+
+
+def count(location: Location, path: str) -> tuple[int, list[str]]:
+    """How many entries lie directly in a directory, and the names of its directories."""
+    entries = itertools.count()
+    try:
+        with os.scandir(f"{location.path}/{path}") as found:
+            counted = (entry for entry, _ in zip(found, entries))  # noqa: B905 - one is endless
+            names = [entry.name for entry in counted if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return 0, []
+    return next(entries), names
 
 
 def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
@@ -118,7 +132,8 @@ def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
     return size, found.st_mtime_ns // 1_000_000
 
 
-def _is_utf8(name: str) -> bool:
+def is_utf8(name: str) -> bool:
+    """Whether a name that the file system told is one that a log can hold."""
     if name.isascii():
         return True
     try:
@@ -126,3 +141,17 @@ def _is_utf8(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _looked_at(found: list[os.DirEntry[str]]) -> Entries:
+    entries = Entries([], [], [], [])
+    for entry in found:
+        try:
+            told = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        entries.names.append(entry.name)
+        entries.modes.append(told.st_mode)
+        entries.sizes.append(told.st_size)
+        entries.modified_ns.append(told.st_mtime_ns)
+    return entries

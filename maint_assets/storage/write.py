@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+import stat
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -29,6 +30,9 @@ class Deletion:
     error: str | None = None
 
 
+_DELETED = Deletion("deleted")
+
+
 def put_if_absent(location: Location, path: str, body: bytes) -> bool:
     """Whether the file was made; False when one of that name was there already."""
     try:
@@ -38,18 +42,25 @@ def put_if_absent(location: Location, path: str, body: bytes) -> bool:
     return True
 
 
-def delete_file(location: Location, path: str) -> Deletion:
-    """The outcome of deleting one file, looked at again afterwards; never a directory."""
+def delete_file(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:
+    """The outcome of deleting one file that is as it was; looked at again afterwards.
+
+    A link, or a file of another size or time, is skipped; a directory fails.
+    """
     target = f"{location.path}/{path}"
     try:
+        found = os.lstat(target)
+        same = found.st_size == size and found.st_mtime_ns // 1_000_000 == modified_ms
+        if not same or stat.S_ISLNK(found.st_mode):
+            return Deletion("skipped", "changed since it was planned")
         os.unlink(target)  # noqa: PTH108 - a Path a file costs more than the deletion
     except (FileNotFoundError, NotADirectoryError):
         return Deletion("missing")
     except OSError as error:
         return Deletion("failed", f"{type(error).__name__}: {error.strerror}")
-    if os.path.lexists(target):
+    if os.access(target, os.F_OK):
         return Deletion("skipped", "made again by somebody else after its deletion")
-    return Deletion("deleted")
+    return _DELETED
 
 
 def delete_directory(location: Location, path: str) -> Deletion:
@@ -63,7 +74,7 @@ def delete_directory(location: Location, path: str) -> Deletion:
         if error.errno == errno.ENOTEMPTY:
             return Deletion("skipped", "not empty")
         return Deletion("failed", f"{type(error).__name__}: {error.strerror}")
-    return Deletion("deleted")
+    return _DELETED
 
 
 def storage_clock_ms(location: Location, directory: str) -> int:

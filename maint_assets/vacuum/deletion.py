@@ -7,9 +7,11 @@ commits that came since the plan and skips every path that they name.
 from __future__ import annotations
 
 import io
+import os
 import pathlib
 import uuid
 from collections import defaultdict
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -29,7 +31,7 @@ from maint_assets.storage import read, write
 from maint_assets.storage.columns import arrow_schema, batch_of, column
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Part, PartSlice, largest, slice_batches
-from maint_assets.storage.rows import packed, slices, units
+from maint_assets.storage.rows import TASK_ROWS, packed, slices, units
 from maint_assets.vacuum.diff import DIFF_SCHEMA
 from maint_assets.vacuum.plan import refuse_stale
 
@@ -87,7 +89,6 @@ class _Planned(NamedTuple):
     size: int
     modified_ms: int
     is_directory: bool
-    odd: bool
 
 
 def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
@@ -145,7 +146,8 @@ def deletion(
     """
     if plan.paths <= SMALL_PLAN:
         return _deletes(spark, [slices(parts)], _in_order, plan=plan, ledger=ledger)
-    packages = packed(slices(parts, rows=SMALL_PLAN), parallelism, weight=lambda part: part.rows)
+    rows = min(max(-(-plan.paths // parallelism), SMALL_PLAN), TASK_ROWS)
+    packages = packed(slices(parts, rows=rows), parallelism, weight=lambda part: part.rows)
     return _deletes(spark, packages, _files, plan=plan, ledger=ledger)
 
 
@@ -242,24 +244,21 @@ class _Task:
     def execute(self, rows: pa.Table) -> None:
         """Deletes one batch and records it."""
         self.newer.refresh()
-        closed: dict[str, str | None] = {}
         columns = [rows[name] for name in ("path", "size", "modified_ms")]
-        columns += [
-            pc.equal(rows["kind"], "directory"),
-            pc.match_substring_regex(rows["path"], _ODD),
-        ]
+        columns.append(pc.equal(rows["kind"], "directory"))
         values = (column.to_pylist() for column in columns)
         planned = [_Planned(*row) for row in zip(*values, strict=True)]
+        skipped = self._skipped(rows["path"])
         outcomes: list[write.Deletion] = []
         try:
-            for path in planned:
-                outcomes.append(self._outcome(path, closed))
+            for each in planned:
+                outcomes.append(skipped.get(each.path) or self._delete(each))
         finally:
             if outcomes:
                 self._record(rows.slice(0, len(outcomes)), outcomes)
-        for path, done in zip(planned, outcomes, strict=True):
-            paths, size = self.done[done.outcome, path.is_directory]
-            self.done[done.outcome, path.is_directory] = (paths + 1, size + path.size)
+        for each, done in zip(planned, outcomes, strict=True):
+            paths, size = self.done[done.outcome, each.is_directory]
+            self.done[done.outcome, each.is_directory] = (paths + 1, size + each.size)
 
     def counted(self) -> pa.RecordBatch:
         """What was done so far, a row an outcome."""
@@ -268,40 +267,29 @@ class _Task:
         rows = [(*key, *value, attempt) for key, value in self.done.items()]
         return batch_of(rows, _COUNTS_ARROW)
 
-    def _outcome(self, planned: _Planned, closed: dict[str, str | None]) -> write.Deletion:
-        """What became of one path: a name that the storage does not take fails alone."""
-        try:
-            return self._skipped(planned, closed) or self._delete(planned)
-        except (OSError, ValueError) as error:
-            return write.Deletion("failed", f"{type(error).__name__}: {error}")
-
-    def _skipped(self, planned: _Planned, closed: dict[str, str | None]) -> write.Deletion | None:
-        """Why a planned path must not be touched now, or None."""
-        path = planned.path
-        if planned.odd and relative_name(path, self.root) != path:
-            return write.Deletion("skipped", "not a path inside the table")
-        if path in self.newer.paths:
-            return write.Deletion("skipped", "named by a commit newer than the plan")
-        directory = path.rpartition("/")[0]
-        if directory not in closed:
-            above = (_closed(self.location, each) for each in parents(path))
-            closed[directory] = next((why for why in above if why), None)
-        if closed[directory]:
-            return write.Deletion("skipped", closed[directory])
-        return self._changed(planned)
-
-    def _changed(self, planned: _Planned) -> write.Deletion | None:
-        if planned.is_directory:
-            return None
-        found = read.size_and_mtime(self.location, planned.path)
-        if found is not None and found != (planned.size, planned.modified_ms):
-            return write.Deletion("skipped", "changed since it was planned")
-        return None
+    def _skipped(self, paths: pa.ChunkedArray) -> dict[str, write.Deletion]:
+        """The planned paths that must not be touched now, each with why."""
+        found: dict[str, str] = {}
+        for path in paths.filter(pc.match_substring_regex(paths, _ODD)).to_pylist():
+            if relative_name(path, self.root) != path:
+                found[path] = "not a path inside the table"
+        closed = _closed_in(self.location)
+        for path in paths.to_pylist():
+            if path in self.newer.paths:
+                found[path] = "named by a commit newer than the plan"
+            elif why := closed(path.rpartition("/")[0]):
+                found[path] = why
+        return {path: write.Deletion("skipped", why) for path, why in found.items()}
 
     def _delete(self, planned: _Planned) -> write.Deletion:
-        if planned.is_directory:
-            return write.delete_directory(self.location, planned.path)
-        return write.delete_file(self.location, planned.path)
+        """What became of one path: a name that the storage does not take fails alone."""
+        path, size, modified_ms, is_directory = planned
+        try:
+            if is_directory:
+                return write.delete_directory(self.location, path)
+            return write.delete_file(self.location, path, size=size, modified_ms=modified_ms)
+        except (OSError, ValueError) as error:
+            return write.Deletion("failed", f"{type(error).__name__}: {error}")
 
     def _record(self, rows: pa.Table, outcomes: list[write.Deletion]) -> None:
         batch = str(uuid.uuid4())
@@ -316,10 +304,20 @@ class _Task:
         write.put_if_absent(self.ledger, f"part-{batch}.parquet", body.getvalue())
 
 
-def _closed(location: Location, directory: str) -> str | None:
-    """Why nothing in a directory may be touched: it is a link or another table now."""
-    if pathlib.Path(f"{location.path}/{directory}").is_symlink():
-        return "below a symbolic link"
-    if read.exists(location, f"{directory}/{LOG}"):
-        return "inside another Delta table"
-    return None
+def _closed_in(location: Location) -> Callable[[str], str | None]:
+    """Why nothing in a directory may be touched: it or one above is a link or a table now."""
+
+    @cache
+    def itself(directory: str) -> str | None:
+        if os.path.islink(f"{location.path}/{directory}"):  # noqa: PTH114 - False where denied
+            return "below a symbolic link"
+        if read.exists(location, f"{directory}/{LOG}"):
+            return "inside another Delta table"
+        return None
+
+    @cache
+    def closed(directory: str) -> str | None:
+        above = (*parents(directory), directory) if directory else ()
+        return next((why for each in above if (why := itself(each))), None)
+
+    return closed

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from maint_assets.storage.parts import Part, PartSlice
     from maint_assets.storage.rows import Rows
-    from maint_assets.vacuum.listing import Walk
+    from maint_assets.vacuum.walk import Walk
 
 DIFF_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root, decoded"),
@@ -69,7 +70,7 @@ SAYINGS = ("candidate", "found", "kept", "valid", "active", "removed")
 
 SAID_SCHEMA = T.StructType([
     column("path", "string"),
-    column("said", "string", "one of SAYINGS"),
+    column("said", "bigint", "its place in SAYINGS"),
     column("is_dir", "boolean", nullable=True),
     column("size", "bigint", nullable=True),
     column("modified_ms", "bigint", nullable=True),
@@ -78,9 +79,19 @@ SAID_SCHEMA = T.StructType([
     column("removed_ms", "bigint", nullable=True),
 ])
 
+Paths = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+
 IsMissing = Callable[[pa.Array], pa.Array]
 """Which of some active paths that were not listed are missing from the storage."""
 
+_READ = {
+    "snapshot": ["action", "path", "dv_path", "deletion_ms", "version", "operation", "commit_ms"],
+    "valid_files": ["path", "reason"],
+    "listing": ["path", "parent", "size", "modified_ms", "is_dir", "hidden"],
+}
+_NONE = -1
+_BY_AGE = ("removed_ms", "version")
 _SAID = arrow_schema(SAID_SCHEMA)
 _ARROW = arrow_schema(DIFF_SCHEMA)
 _KIND_OF_NAME = (
@@ -130,7 +141,7 @@ def said(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatc
     """What each row of the sources says of a path: SAID_SCHEMA."""
     kept: set[str] = set()
     for part in read:
-        for batch in slice_batches(part):
+        for batch in slice_batches(part, _READ[part.source]):
             if part.source == "snapshot":
                 yield from _removed(batch)
             elif part.source == "valid_files":
@@ -157,22 +168,56 @@ def judged(every: Iterable[pa.RecordBatch], *, is_missing: IsMissing) -> Iterato
 
     A candidate goes that is not valid; a directory goes that nothing beneath keeps.
     """
-    rows = pa.Table.from_batches(every, _SAID).combine_chunks()
-    by = {what: rows.filter(pc.equal(rows["said"], what)) for what in SAYINGS}
-    candidates, active = _distinct(_without(by["candidate"], by["found"])), by["active"]
-    valid = pa.concat_tables([active, by["valid"]])
-    files = _without(candidates.filter(pc.invert(candidates["is_dir"])), valid)
-    yield from _files(files, by["removed"])
-    directories = candidates.filter(candidates["is_dir"])
-    yield from _planned(_without(directories, by["kept"]), "directory")
-    found = pa.concat_tables([candidates, by["found"]])
-    held = by["removed"].filter(
-        pc.is_in(by["removed"]["path"], value_set=_array(by["found"]["path"]))
+    said_of = _Said(pa.Table.from_batches(every, _SAID).combine_chunks())
+    rows, found, active = said_of.rows, said_of.each("found"), said_of.each("active")
+    candidate = said_of.first("candidate")
+    listed = (candidate != _NONE) & ~found
+    is_dir = listed & pc.fill_null(rows["is_dir"], fill_value=False).to_numpy()[candidate]
+    goes = listed & ~is_dir & ~active & ~said_of.each("valid")
+    yield from _files(
+        rows.take(candidate[goes]), rows.take(_rows_at(said_of.newest_removal()[goes]))
     )
-    unknown = pc.fill_null(held["version"], 0)
-    yield from _planned(held, HELD, version=unknown)
-    unlisted = _distinct(_without(active, found))
+    yield from _planned(rows.take(candidate[is_dir & ~said_of.each("kept")]), "directory")
+    held = rows.take(said_of.rows_of("removed", found))
+    yield from _planned(held, HELD, version=pc.fill_null(held["version"], 0))
+    unlisted = rows.take(said_of.first("active")[active & ~listed & ~found])
     yield from _planned(unlisted.filter(is_missing(_array(unlisted["path"]))), MISSING)
+
+
+class _Said:
+    """All that is said of some paths, each path known by its number."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+        paths = _array(rows["path"]).dictionary_encode()
+        self._number, self._paths = paths.indices.to_numpy(), len(paths.dictionary)
+        self._said = rows["said"].to_numpy()
+
+    def rows_of(self, what: str, some: Paths | None = None) -> Numbers:
+        """The rows that say it, of all paths or of some."""
+        rows = np.flatnonzero(self._said == SAYINGS.index(what))
+        return rows if some is None else rows[some[self._number[rows]]]
+
+    def each(self, what: str) -> Paths:
+        """Whether it is said of each path."""
+        told = np.zeros(self._paths, np.bool_)
+        told[self._number[self.rows_of(what)]] = True
+        return told
+
+    def first(self, what: str) -> Numbers:
+        """The first row of each path that says it, or _NONE."""
+        return self._last(self.rows_of(what)[::-1])
+
+    def newest_removal(self) -> Numbers:
+        """The row of each path with the newest commit that removed it, or _NONE."""
+        rows = self.rows_of("removed")
+        of = (pc.fill_null(self.rows[name], _NONE).to_numpy()[rows] for name in _BY_AGE)
+        return self._last(rows[np.lexsort(tuple(of))])
+
+    def _last(self, rows: Numbers) -> Numbers:
+        last = np.full(self._paths, _NONE, np.int64)
+        last[self._number[rows]] = rows
+        return last
 
 
 def _listed(batch: pa.RecordBatch, cutoff_ms: int, kept: set[str]) -> Iterator[pa.RecordBatch]:
@@ -192,8 +237,9 @@ def _listed(batch: pa.RecordBatch, cutoff_ms: int, kept: set[str]) -> Iterator[p
 
 
 def _valid(batch: pa.RecordBatch) -> pa.RecordBatch:
-    active = pc.if_else(pc.starts_with(batch["reason"], "active"), "active", "valid")
-    return _saying(active, batch["path"])
+    active = pc.starts_with(batch["reason"], "active")
+    said = pc.if_else(active, SAYINGS.index("active"), SAYINGS.index("valid"))
+    return _saying(pc.cast(said, pa.int64()), batch["path"])
 
 
 def _removed(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -224,24 +270,16 @@ def _kept_above(directories: pa.Array, kept: set[str]) -> pa.RecordBatch:
 
 
 def _saying(what: str | pa.Array, paths: pa.Array, **told: pa.Array) -> pa.RecordBatch:
-    saying = pa.repeat(pa.scalar(what), len(paths)) if isinstance(what, str) else what
+    saying = _constant(SAYINGS.index(what), len(paths)) if isinstance(what, str) else what
     columns = {"path": paths, "said": saying, **told}
     return pa.RecordBatch.from_arrays(
         [columns.get(f.name, pa.nulls(len(paths), f.type)) for f in _SAID], schema=_SAID
     )
 
 
-def _without(rows: pa.Table, others: pa.Table) -> pa.Table:
-    return rows.filter(pc.invert(pc.is_in(rows["path"], value_set=_array(others["path"]))))
-
-
-def _files(files: pa.Table, removed: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Planned files by kind, with the newest commit that removed each."""
-    newest = _distinct(removed.sort_by([("version", "descending"), ("removed_ms", "descending")]))
-    by = newest.take(pc.index_in(files["path"], value_set=_array(newest["path"])))
-    kind = pc.if_else(
-        pc.is_in(files["path"], value_set=_array(newest["path"])), "removed", "orphan"
-    )
+def _files(files: pa.Table, by: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Planned files by kind, each with the newest commit that removed it, if one did."""
+    kind = pc.if_else(pc.is_valid(by["path"]), "removed", "orphan")
     for name, pattern in reversed(_KIND_OF_NAME):
         kind = pc.if_else(pc.match_substring_regex(files["path"], pattern), name, kind)
     told = {name: by[name] for name in ("version", "operation", "removed_ms")}
@@ -263,13 +301,9 @@ def _planned(
     yield from pa.Table.from_arrays(columns, schema=_ARROW).to_batches()
 
 
-def _distinct(rows: pa.Table) -> pa.Table:
-    """The first row of each path."""
-    at = pa.array(np.arange(rows.num_rows))
-    first = (
-        rows.select(["path"]).append_column("at", at).group_by("path").aggregate([("at", "min")])
-    )
-    return rows.take(first["at_min"])
+def _rows_at(numbers: Numbers) -> pa.Array:
+    """Numbers of rows, null for _NONE."""
+    return pa.array(numbers, mask=numbers == _NONE)
 
 
 def _parent(paths: pa.Array) -> pa.Array:
@@ -279,3 +313,7 @@ def _parent(paths: pa.Array) -> pa.Array:
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks()
+
+
+def _constant(value: int, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.int64()), rows)

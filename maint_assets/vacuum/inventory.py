@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from maint_assets.vacuum.listing import Walk
+    from maint_assets.vacuum.walk import Walk
 
 NAMES = {
     "path": ("path",),

@@ -6,8 +6,10 @@ entries, so that one directory with most of the files is no bottleneck (vacuum.m
 
 from __future__ import annotations
 
-import itertools
+import stat
 import zlib
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,19 +18,18 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from maint_assets.delta.names import is_hidden
 from maint_assets.storage import read
-from maint_assets.storage.columns import arrow_schema, batch_of, column
-from maint_assets.storage.location import Location
+from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.parts import Measure
-from maint_assets.storage.rows import Rows
+from maint_assets.storage.rows import Rows, packed, units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
     from maint_assets.storage.parts import ArrowFunction
+    from maint_assets.vacuum.walk import Walk
 
 LISTING_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root, decoded"),
@@ -57,40 +58,12 @@ SMALL_ENTRIES = 200_000
 """Up to this many entries one task lists the whole tree."""
 
 SLICE_ENTRIES = 25_000
-"""A directory with more entries than this is listed by several tasks."""
+"""More entries than this are listed by several tasks."""
 
 _BATCH_ROWS = 8_192
 _DIRECTORIES = T.StructType([column("directory", "string"), column("entries", "bigint")])
 _ARROW = arrow_schema(LISTING_SCHEMA)
-
-
-class Walk(msgspec.Struct, frozen=True):
-    """What decides which entries a walk enters: table, partition columns, UniForm."""
-
-    table: str
-    partition_columns: list[str]
-    iceberg: bool
-
-    @property
-    def location(self) -> Location:
-        """The root of the walk."""
-        return Location(self.table, self.table)
-
-    def hides(self, entry: read.Entry) -> bool:
-        """Whether an entry is never a candidate and never entered (vacuum.md 6)."""
-        return not entry.plain or self.hides_name(entry.name)
-
-    def hides_name(self, name: str) -> bool:
-        """Whether a name is hidden."""
-        return is_hidden(name, self.partition_columns, iceberg=self.iceberg)
-
-    def enters(self, directory: str, entry: read.Entry) -> bool:
-        """Whether a walk goes into an entry: a visible directory that is no table of its own."""
-        return entry.is_dir and not self.hides(entry) and not self.is_table(directory, entry)
-
-    def is_table(self, directory: str, entry: read.Entry) -> bool:
-        """Whether a directory below the root holds a Delta log of its own."""
-        return read.exists(self.location, f"{_join(directory, entry.name)}/_delta_log")
+_KIND = stat.S_IFMT(0xFFFF)
 
 
 def listing(spark: SparkSession, walk: Walk, *, parallelism: int) -> Rows:
@@ -105,9 +78,14 @@ def listing(spark: SparkSession, walk: Walk, *, parallelism: int) -> Rows:
     return Rows(slices, _slice_rows(walk))
 
 
-def small_listing(spark: SparkSession, walk: Walk) -> Rows:
-    """The same rows from one task, which gives up beyond SMALL_ENTRIES: then it is no listing."""
-    return Rows(_root(spark), _tree_rows(walk, limit=SMALL_ENTRIES))
+def small_listing(spark: SparkSession, walk: Walk, *, tasks: int = 1) -> Rows:
+    """The same rows from trees below the root, without a look at how large they are.
+
+    A task gives up beyond SMALL_ENTRIES: what has more rows than that is no listing.
+    """
+    tops = [_Top("", deep=True)] if tasks == 1 else _tops(walk)
+    packages = packed(tops, tasks, weight=lambda _: 1)
+    return units(spark, packages, _tree_rows(walk, limit=SMALL_ENTRIES), kind=_Top)
 
 
 def _root(spark: SparkSession) -> DataFrame:
@@ -130,9 +108,9 @@ def _children(walk: Walk) -> ArrowFunction:
 
     def children(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            names = list(read.directory(walk.location, ""))
-            below = [e.name for e in names if walk.enters("", e)]
-            yield _directories([("", len(names)), *((name, -1) for name in below)])
+            entries, names = read.count(walk.location, "")
+            below = [(f"{name}/", -1) for name in names if walk.enters("", name)]
+            yield _directories([("", entries), *below])
 
     return children
 
@@ -155,11 +133,8 @@ def _directory_batches(walk: Walk, top: str) -> Iterator[pa.RecordBatch]:
     pending, found = [top], list[tuple[str, int]]()
     while pending:
         directory = pending.pop()
-        entries = 0
-        for entry in read.directory(walk.location, directory):
-            entries += 1
-            if walk.enters(directory, entry):
-                pending.append(_join(directory, entry.name))
+        entries, names = read.count(walk.location, directory)
+        pending += [f"{directory}{name}/" for name in names if walk.enters(directory, name)]
         found.append((directory, entries))
         if len(found) >= _BATCH_ROWS:
             yield _directories(found)
@@ -175,24 +150,45 @@ def _directories(rows: list[tuple[str, int]]) -> pa.RecordBatch:
     )
 
 
-def _tree_rows(walk: Walk, limit: int) -> ArrowFunction:
-    """Rows of everything below the root, in one task; of one more than the limit at most."""
+class _Top(msgspec.Struct, frozen=True):
+    """A directory to list, with or without all that is below its directories."""
 
-    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            yield from _batched(walk, _tree(walk), limit=limit)
+    directory: str
+    deep: bool
+
+
+def _tops(walk: Walk) -> list[_Top]:
+    """The root itself and the trees below it; one tree where the root has too many."""
+    entries, names = read.count(walk.location, "")
+    if entries > _BATCH_ROWS:
+        return [_Top("", deep=True)]
+    below = (_Top(f"{name}/", deep=True) for name in names if walk.enters("", name))
+    return [_Top("", deep=False), *below]
+
+
+def _tree_rows(walk: Walk, limit: int) -> Callable[[list[_Top]], Iterator[pa.RecordBatch]]:
+    """Rows of everything below some directories; of little more than the limit at most."""
+
+    def rows(tops: list[_Top]) -> Iterator[pa.RecordBatch]:
+        listed = 0
+        for some in _batched(walk, (each for top in tops for each in _tree(walk, top))):
+            yield some
+            listed += some.num_rows
+            if listed > limit:
+                return
 
     return rows
 
 
-def _tree(walk: Walk) -> Iterator[tuple[str, read.Entry]]:
-    pending = [""]
+def _tree(walk: Walk, top: _Top) -> Iterator[tuple[str, read.Entries]]:
+    pending = [top.directory]
     while pending:
         directory = pending.pop()
-        for entry in read.directory(walk.location, directory):
-            yield directory, entry
-            if walk.enters(directory, entry):
-                pending.append(_join(directory, entry.name))
+        for entries in read.directory(walk.location, directory):
+            yield directory, entries
+            if top.deep:
+                below = (name for name in entries.directories() if walk.enters(directory, name))
+                pending += [f"{directory}{name}/" for name in below]
 
 
 def _slice_rows(walk: Walk) -> ArrowFunction:
@@ -200,40 +196,72 @@ def _slice_rows(walk: Walk) -> ArrowFunction:
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for row in batch.to_pylist():
-                yield from _batched(walk, _slice(walk, row))
+            yield from _batched(
+                walk, (each for row in batch.to_pylist() for each in _slice(walk, row))
+            )
 
     return rows
 
 
-def _slice(walk: Walk, row: dict[str, Any]) -> Iterator[tuple[str, read.Entry]]:
-    for entry in read.directory(walk.location, row["directory"]):
-        if row["slices"] == 1 or _is_in(entry.name, row):
-            yield row["directory"], entry
+def _slice(walk: Walk, row: dict[str, Any]) -> Iterator[tuple[str, read.Entries]]:
+    wanted = None if row["slices"] == 1 else partial(_is_in, row=row)
+    for entries in read.directory(walk.location, row["directory"], wanted=wanted):
+        yield row["directory"], entries
 
 
-def _batched(
-    walk: Walk, entries: Iterable[tuple[str, read.Entry]], *, limit: int | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Rows of the entries that are still there; of one more than the limit at most."""
-    there = ((*each, found) for each in entries if (found := each[1].size_and_mtime()) is not None)
-    rows: list[tuple[Any, ...]] = []
-    for directory, entry, found in itertools.islice(there, None if limit is None else limit + 1):
-        hidden = walk.hides(entry)
-        nested = entry.is_dir and not hidden and walk.is_table(directory, entry)
-        path = _join(directory, entry.name)
-        if not entry.plain:
-            path = path.encode("utf-8", "backslashreplace").decode()
-        rows.append((path, directory, *found, entry.is_dir, hidden or nested, nested))
-        if len(rows) >= _BATCH_ROWS:
-            yield batch_of(rows, _ARROW)
-            rows = []
-    yield batch_of(rows, _ARROW)
+def _batched(walk: Walk, found: Iterable[tuple[str, read.Entries]]) -> Iterator[pa.RecordBatch]:
+    """Rows of the entries of directories, in batches worth the cost of one."""
+    held: list[tuple[str, read.Entries]] = []
+    rows = 0
+    for directory, entries in found:
+        held.append((directory, entries))
+        rows += len(entries.names)
+        if rows >= _BATCH_ROWS:
+            yield _rows(walk, held)
+            held, rows = [], 0
+    yield _rows(walk, held)
+
+
+def _rows(walk: Walk, held: list[tuple[str, read.Entries]]) -> pa.RecordBatch:
+    """Entries of directories as rows of the listing."""
+    columns = zip(*(entries for _, entries in held), strict=True) if held else [()] * 4
+    names, modes, sizes, modified_ns = (list(chain.from_iterable(each)) for each in columns)
+    directories = [directory for directory, entries in held for _ in entries.names]
+    spelled, plain = _in_utf8(names)
+    kind = pc.bit_wise_and(pa.array(modes, pa.int64()), _KIND)
+    is_dir = pc.equal(kind, stat.S_IFDIR)
+    plain = pc.and_(plain, pc.or_(is_dir, pc.equal(kind, stat.S_IFREG)))
+    within = pa.array(directories, pa.string())
+    path = pc.binary_join_element_wise(within, spelled, "")
+    closed = pc.or_(pc.invert(plain), _of_some(walk.hides_name, spelled, _may_hide(spelled, walk)))
+    nested = _of_some(walk.is_table, path, pc.and_(is_dir, pc.invert(closed)))
+    size = pc.if_else(is_dir, 0, pa.array(sizes, pa.int64()))
+    modified_ms = pc.divide(pa.array(modified_ns, pa.int64()), 1_000_000)
+    parent = pc.utf8_rtrim(within, characters="/")
+    arrays = [path, parent, size, modified_ms, is_dir, pc.or_(closed, nested), nested]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def _in_utf8(names: list[str]) -> tuple[pa.Array, pa.Array]:
+    """The names, what is not UTF-8 in them escaped, and which of them are UTF-8 as they are."""
+    try:
+        return pa.array(names, pa.string()), pa.repeat(pa.scalar(value=True), len(names))
+    except UnicodeEncodeError:
+        escaped = [name.encode("utf-8", "backslashreplace").decode() for name in names]
+        return pa.array(escaped, pa.string()), pa.array(map(read.is_utf8, names), pa.bool_())
+
+
+def _may_hide(names: pa.Array, walk: Walk) -> pa.Array:
+    """Names that are worth asking whether they hide their file."""
+    odd = pc.or_(pc.starts_with(names, "_"), pc.starts_with(names, "."))
+    return pc.or_(odd, pc.equal(names, "metadata")) if walk.iceberg else odd
+
+
+def _of_some(holds: Callable[[str], bool], texts: pa.Array, some: pa.Array) -> pa.Array:
+    """Whether something holds of each of some texts; False for all others."""
+    answers = pa.array([holds(text) for text in texts.filter(some).to_pylist()], pa.bool_())
+    return pc.replace_with_mask(some, some, answers)
 
 
 def _is_in(name: str, row: dict[str, int]) -> bool:
     return zlib.crc32(name.encode("utf-8", "surrogateescape")) % row["slices"] == row["slice"]
-
-
-def _join(directory: str, name: str) -> str:
-    return f"{directory}/{name}" if directory else name

@@ -1,10 +1,11 @@
 """What writing and deleting do on a local disk."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from maint_assets.storage.location import Location
-from maint_assets.storage.write import delete_directory, delete_file, put_if_absent
+from maint_assets.storage.write import Deletion, delete_directory, delete_file, put_if_absent
 
 
 def test_one_of_many_puts_wins_and_is_whole(tmp_path: Path) -> None:
@@ -25,10 +26,24 @@ def test_outcome_of_each_deletion_is_told(tmp_path: Path) -> None:
     (tmp_path / "full/file").write_bytes(b"x")
     (tmp_path / "link").symlink_to(tmp_path / "full")
 
-    assert delete_file(location, "missing").outcome == "missing"
-    assert delete_file(location, "full").outcome == "failed"
+    assert delete(location, "missing").outcome == "missing"
+    assert delete(location, "full").outcome == "failed"
+    assert delete(location, "link").error == "changed since it was planned"
+    assert delete(location, "full/file", size=2).error == "changed since it was planned"
+    assert delete(location, "full/file", modified_ms=3).error == "changed since it was planned"
     assert delete_directory(location, "full").error == "not empty"
     assert delete_directory(location, "link").outcome == "failed"
     assert delete_directory(location, "empty").outcome == "deleted"
-    assert delete_file(location, "full/file").outcome == "deleted"
+    assert delete(location, "full/file").outcome == "deleted"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["full", "link"]
+
+
+def delete(location: Location, path: str, **otherwise: int) -> Deletion:
+    """The deletion of a file as it is, or as it is said to be."""
+    file = location.file(path)
+    found = file.lstat() if os.path.lexists(file) else None
+    told = {
+        "size": found.st_size if found else 0,
+        "modified_ms": found.st_mtime_ns // 1_000_000 if found else 0,
+    }
+    return delete_file(location, path, **told | otherwise)

@@ -20,8 +20,9 @@ from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Part, Target
 from maint_assets.storage.rows import Rows, part_rows
 from maint_assets.vacuum.diff import DIFF_SCHEMA, KINDS, MISSING, Sources, diff, entered
-from maint_assets.vacuum.listing import LISTING_SCHEMA, Walk, small_listing
+from maint_assets.vacuum.listing import LISTING_SCHEMA, small_listing
 from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA, valid_files
+from maint_assets.vacuum.walk import Walk
 
 
 @dataclass(frozen=True)

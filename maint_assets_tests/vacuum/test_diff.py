@@ -14,8 +14,9 @@ from maint_assets.snapshot.schemas import SNAPSHOT_ARROW
 from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.parts import PartSlice, Target
 from maint_assets.vacuum.diff import HELD, MISSING, SAID_SCHEMA, entered, judged, said
-from maint_assets.vacuum.listing import LISTING_SCHEMA, Walk
+from maint_assets.vacuum.listing import LISTING_SCHEMA
 from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
+from maint_assets.vacuum.walk import Walk
 
 Sources = dict[str, tuple[pa.Schema, list[dict[str, Any]]]]
 
