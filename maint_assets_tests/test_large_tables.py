@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from maint_assets.assets import vacuum_stages
 from maint_assets.assets.report import VacuumReport
 from maint_assets.snapshot import replay
-from maint_assets.storage import rows
+from maint_assets.storage import exchange, rows
 from maint_assets.vacuum import deletion, listing
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain, directories, files
@@ -22,7 +22,7 @@ def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "SMALL_LOG_BYTES", 0)
     monkeypatch.setattr(replay, "BUCKET_BYTES", 3_000)
     monkeypatch.setattr(rows, "TASK_ROWS", 3)
-    monkeypatch.setattr(rows, "BUCKET_ROWS", 10)
+    monkeypatch.setattr(exchange, "BUCKET_ROWS", 10)
     monkeypatch.setattr(listing, "SMALL_ENTRIES", 5)
     monkeypatch.setattr(vacuum_stages, "SMALL_ENTRIES", 5)
     monkeypatch.setattr(listing, "SLICE_ENTRIES", 3)

@@ -59,7 +59,10 @@ def _nothing_valid(run: StageRun, planned: DiffSummary) -> tuple[bool, dict[str,
     if not planned.plan.files:
         return True, {"valid_in_plan": 0}
     plan, valid = run.output.parts(), run.upstream("valid_files").parts()
-    counts = valid_in_plan(run.spark, plan, valid, parallelism=run.parallelism).collect()
+    with run.output.scratch() as scratch:
+        counts = valid_in_plan(
+            run.spark, plan, valid, parallelism=run.parallelism, scratch=scratch
+        ).collect()
     found = sum(row["count"] for row in counts)
     return not found, {"valid_in_plan": found}
 

@@ -1,8 +1,10 @@
 """Where stage outputs lie: one immutable dataset a materialisation, found through the event log."""
 
 import hashlib
+import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, TypeVar
@@ -97,6 +99,15 @@ class StageDataset:
         made = Dataset(total.rows, _digest(schema.names, total), total.measured)
         self.write_manifest(made, total.parts, total.largest)
         return made
+
+    @contextmanager
+    def scratch(self) -> Generator[str, None, None]:
+        """A directory for rows on their way, removed at the end."""
+        made = self.location.below(f"scratch-{uuid.uuid4()}").path
+        try:
+            yield made
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
 
     def write_manifest(
         self, made: Dataset, parts: Iterable[Part], largest: list[dict[str, Any]]

@@ -96,8 +96,9 @@ def snapshot_stage(run: StageRun) -> StageResult:
         kept_ms, refused = None, {**refused, "vacuum": [error.found, *refused.get("vacuum", [])]}
     handled = run.store.progress(run.table.name, head.metadata.id)
     expired = expired_measures(planned_ms - (kept_ms or 0), handled)
-    rows = snapshot(run.spark, head, parallelism=run.parallelism)
-    written = run.output.write_rows(rows, SNAPSHOT_SCHEMA, {**SNAPSHOT_MEASURES, **expired})
+    with run.output.scratch() as scratch:
+        rows = snapshot(run.spark, head, parallelism=run.parallelism, scratch=scratch)
+        written = run.output.write_rows(rows, SNAPSHOT_SCHEMA, {**SNAPSHOT_MEASURES, **expired})
     summary = snapshot_summary(
         head,
         written.metrics,
@@ -159,9 +160,9 @@ def _listed(run: StageRun, walk: Walk, seen: SnapshotSummary) -> Dataset:
     if mode == "lite":
         return _written_listing(run, [_removed_files(run, seen)])
     if source is not None:
-        return _written_listing(
-            run, inventory(run.spark, source, walk, parallelism=run.parallelism)
-        )
+        with run.output.scratch() as scratch:
+            rows = inventory(run.spark, source, walk, parallelism=run.parallelism, scratch=scratch)
+            return _written_listing(run, rows)
     known = seen.live_files + seen.tombstones
     if known <= SMALL_ENTRIES:
         tasks = min(run.parallelism, 1 + known // SLICE_ENTRIES)
@@ -198,14 +199,16 @@ def diff_stage(run: StageRun) -> StageResult:
     _refuse_mixed_snapshots(run, kept.snapshot_run, found.snapshot_run)
     stages = ("snapshot", "valid_files", "listing")
     sources = Sources(*(run.upstream(stage).parts() for stage in stages))
-    rows = diff(
-        run.spark,
-        sources,
-        cutoff_ms=seen.cutoff_ms or 0,
-        is_missing=_is_missing(found.mode, seen),
-        parallelism=run.parallelism,
-    )
-    written = run.output.write_rows([rows], DIFF_SCHEMA, DIFF_MEASURES, keep=PLANNED)
+    with run.output.scratch() as scratch:
+        rows = diff(
+            run.spark,
+            sources,
+            cutoff_ms=seen.cutoff_ms or 0,
+            is_missing=_is_missing(found.mode, seen),
+            parallelism=run.parallelism,
+            scratch=scratch,
+        )
+        written = run.output.write_rows([rows], DIFF_SCHEMA, DIFF_MEASURES, keep=PLANNED)
     plan = _plan(seen, found, written=written)
     records.log_planned(plan, dry_run=True)
     return result(run, written, _diff_summary(written, plan))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -70,7 +71,8 @@ def _action_rows(
 ) -> Iterator[pa.RecordBatch]:
     names = ("path", "size", _TIMES[action], *(f"deletionVector.{name}" for name in _DV_FIELDS))
     columns = [f"{action}.{name}" for name in names]
-    for batch in file.iter_batches(columns=columns, batch_size=_BATCH_ROWS):
+    batches = file.iter_batches(columns=columns, batch_size=_BATCH_ROWS)
+    for batch in islice(batches, unit.share, None, unit.shares):
         structs = batch.column(action).drop_null()
         if len(structs):
             rows = _columns(structs, action, root=root, version=unit.version)

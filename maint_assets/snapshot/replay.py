@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.snapshot.file_actions import actions_of
-from maint_assets.snapshot.schemas import ACTION_ARROW, ACTION_SCHEMA, SNAPSHOT_ARROW, LogUnit
+from maint_assets.snapshot.schemas import ACTION_ARROW, SNAPSHOT_ARROW, LogUnit
+from maint_assets.storage.exchange import exchanged, in_waves
 from maint_assets.storage.rows import packed, units
 
 if TYPE_CHECKING:
@@ -38,20 +39,23 @@ BUCKET_BYTES = 64 * 1024 * 1024
 _KEY = ["what", "log_key", "dv_id"]
 
 
-def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int) -> list[Rows]:
+def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch: str) -> list[Rows]:
     """Live adds, known tombstones, change data and commits at the head's version: SNAPSHOT_SCHEMA.
 
     Tombstones come from the checkpoint and from every readable commit, the ones before the
-    checkpoint included, whatever their age. Executors raise CorruptLogError and LogGapError.
+    checkpoint included, whatever their age. Executors raise CorruptLogError and LogGapError. What
+    a large log makes on the way lies in ``scratch``.
     """
     table, log = head.location.path, _Log.of(head)
+    newest = partial(_newest, spark, table, scratch=scratch)
     if log.is_small or _bytes(log.tail) > BUCKET_BYTES:
         every = [*_removes(log.history), *log.tail, *log.checkpoint]
-        return [_newest(spark, table, every, tasks=1 if log.is_small else parallelism).then(state)]
+        return [newest(every, tasks=1 if log.is_small else parallelism).then(state)]
     keys = [msgspec.structs.replace(unit, removes=False, keys=True) for unit in log.checkpoint]
     others = [*_removes(log.history), *log.tail, *_removes(log.checkpoint), *keys]
-    newest = _newest(spark, table, others, tasks=parallelism)
-    winners = newest.then(partial(without_older_adds, version=log.base), state)
+    winners = newest(others, tasks=parallelism).then(
+        partial(without_older_adds, version=log.base), state
+    )
     if not log.checkpoint:
         return [winners]
 
@@ -61,8 +65,13 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int) -> list[
         for batch in actions_of(table, read):
             yield batch.filter(pc.invert(pc.is_in(_keys(batch), value_set=keys)))
 
-    adds = [msgspec.structs.replace(unit, removes=False) for unit in log.checkpoint]
-    packages = packed(adds, parallelism, weight=lambda unit: unit.size)
+    adds = [
+        msgspec.structs.replace(unit, removes=False, share=share, shares=shares)
+        for unit in log.checkpoint
+        for shares in [min(parallelism, 1 + unit.size // SMALL_LOG_BYTES)]
+        for share in range(shares)
+    ]
+    packages = packed(adds, parallelism, weight=lambda unit: unit.size // unit.shares)
     return [winners, units(spark, packages, streamed, kind=LogUnit).then(state)]
 
 
@@ -146,7 +155,9 @@ class _Log:
         return needed <= SMALL_LOG_BYTES and history <= 4 * SMALL_LOG_BYTES
 
 
-def _newest(spark: SparkSession, table: str, read: list[LogUnit], *, tasks: int) -> Rows:
+def _newest(
+    spark: SparkSession, table: str, read: list[LogUnit], *, tasks: int, scratch: str
+) -> Rows:
     """The reconciled actions of files of the log: in one task, or in buckets of keys."""
     buckets = 1 if tasks == 1 else -(-_bytes(read) // BUCKET_BYTES)
 
@@ -157,7 +168,9 @@ def _newest(spark: SparkSession, table: str, read: list[LogUnit], *, tasks: int)
         return units(spark, [read], actions, kind=LogUnit).then(newest_actions)
     packages = packed(read, tasks, weight=lambda unit: unit.size)
     every = units(spark, packages, actions, kind=LogUnit)
-    return every.spread(ACTION_SCHEMA, buckets, *_KEY).then(newest_actions)
+    buckets = in_waves(buckets, tasks)
+    met = exchanged(spark, every, by=_KEY, buckets=buckets, scratch=scratch)
+    return met.then(newest_actions)
 
 
 def _removes(read: Iterable[LogUnit]) -> list[LogUnit]:

@@ -11,7 +11,7 @@ from maint_assets.storage.columns import arrow_schema, column
 class LogUnit(msgspec.Struct, frozen=True):
     """One file of the log to read: ``commit_ms`` is None for checkpoints and sidecars.
 
-    ``keys`` leaves all but the keys of replay null.
+    ``keys`` leaves all but the keys of replay null. Of a Parquet file one of ``shares`` is read.
     """
 
     path: str
@@ -22,6 +22,8 @@ class LogUnit(msgspec.Struct, frozen=True):
     adds: bool = True
     removes: bool = True
     keys: bool = False
+    share: int = 0
+    shares: int = 1
 
 
 ACTION_SCHEMA = T.StructType([

@@ -182,12 +182,18 @@ def largest(rows: pa.Table) -> list[dict[str, Any]]:
 
 def row_sums(table: pa.Table) -> list[int]:
     """Two sums of 64-bit hashes of the rows: the same in any order and in any division."""
+    rows = row_hashes(table)
+    return [int(hashes.sum(dtype=np.uint64)) for hashes in (rows, _mixed(rows + _MIX))]
+
+
+def row_hashes(table: pa.Table) -> Numbers:
+    """A 64-bit hash of each row, the same on every machine."""
     rows = np.zeros(table.num_rows, np.uint64)
     for name, column in zip(table.column_names, table.columns, strict=True):
         if rows.size:
             hashes = _hashes(pa.concat_arrays(column.chunks), repeating=_is_repeating(name))
             rows = _mixed((rows ^ hashes) * _MIX)
-    return [int(hashes.sum(dtype=np.uint64)) for hashes in (rows, _mixed(rows + _MIX))]
+    return rows
 
 
 class _Parts:

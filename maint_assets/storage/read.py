@@ -5,15 +5,19 @@ from __future__ import annotations
 import itertools
 import os
 import stat
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import obstore
 import pyarrow.parquet as pq
+from obstore.exceptions import BaseError
+
+from maint_assets.errors import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from maint_assets.storage.location import Location
 
@@ -67,14 +71,15 @@ def files(location: Location, directory: str) -> list[FileEntry]:
 
 def content(location: Location, path: str) -> bytes:
     """The bytes of a small file; FileNotFoundError when it is gone."""
-    return bytes(obstore.get(location.store(), path).bytes())
+    with _as_os_error():
+        return bytes(obstore.get(location.store(), path).bytes())
 
 
 def lines(location: Location, path: str, *, without: bytes | None = None) -> Iterator[bytes]:
     """The non-blank lines of a file, but for those with a beginning, in bounded memory."""
     rest = b""
-    for chunk in obstore.get(location.store(), path).stream(min_chunk_size=_CHUNK_BYTES):
-        *whole, rest = (rest + bytes(chunk)).split(b"\n")
+    for chunk in _chunks(location, path):
+        *whole, rest = (rest + chunk).split(b"\n")
         if without is not None:
             whole = [line for line in whole if not line.startswith(without)]
         yield from (line for line in whole if line and not line.isspace())
@@ -141,6 +146,29 @@ def is_utf8(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _chunks(location: Location, path: str) -> Iterator[bytes]:
+    """A file in pieces: ranges, as obstore's own stream is cut into the pieces of its runtime."""
+    store = location.store()
+    with _as_os_error():
+        found = obstore.get(store, path)
+        size = found.meta["size"]
+        if size <= _CHUNK_BYTES:
+            yield bytes(found.bytes())
+            return
+        for start in range(0, size, _CHUNK_BYTES):
+            end = min(start + _CHUNK_BYTES, size)
+            yield bytes(obstore.get_range(store, path, start=start, end=end))
+
+
+@contextmanager
+def _as_os_error() -> Generator[None, None, None]:
+    """What obstore raises beyond FileNotFoundError, as the OSError that it is."""
+    try:
+        yield
+    except BaseError as error:
+        raise OSError(one_line(error)) from error
 
 
 def _looked_at(found: list[os.DirEntry[str]]) -> Entries:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from maint_assets.errors import MaintError
-from maint_assets.storage.columns import arrow_schema, column
+from maint_assets.storage.columns import column
 from maint_assets.storage.parts import PartSlice, Written, slice_batches
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ Unit = TypeVar("Unit", bound=msgspec.Struct)
 TASK_ROWS = 100_000
 """Work over fewer rows is not worth another task."""
 
-BUCKET_ROWS = 500_000
-"""What has to meet by its path is held by one task up to this many rows."""
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -46,16 +43,6 @@ class Rows:
     def then(self, *functions: ArrowFunction) -> Rows:
         """The rows that more functions make of these, in the same tasks."""
         return Rows(self.frame, chained(self.function, *functions))
-
-    def spread(self, schema: T.StructType, buckets: int, *by: str) -> Rows:
-        """The same rows, those that agree in some columns in one of so many tasks."""
-        arrow = arrow_schema(schema)
-
-        def same(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in rows:
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=arrow)
-
-        return Rows(self.as_frame(schema).repartition(buckets, *by), same)
 
     def as_frame(self, schema: T.StructType) -> DataFrame:
         """The rows as a frame."""
@@ -97,24 +84,6 @@ def part_rows(spark: SparkSession, parts: Iterable[Part], *, parallelism: int) -
     cut = slices(parts)
     packages = packed(cut, parallelism, weight=lambda part: part.rows) or [[]]
     return units(spark, packages, read, kind=PartSlice)
-
-
-def path_rows(
-    spark: SparkSession,
-    read: Sequence[PartSlice],
-    function: Callable[[list[PartSlice]], Iterator[pa.RecordBatch]],
-    *,
-    schema: T.StructType,
-    parallelism: int,
-) -> Rows:
-    """The rows that a function makes of slices, all rows of one ``path`` in one task.
-
-    Up to BUCKET_ROWS rows that is one task, beyond that as many tasks as hold so many each.
-    """
-    buckets = -(-sum(part.rows for part in read) // BUCKET_ROWS)
-    packages = packed(read, 1 if buckets <= 1 else parallelism, weight=lambda part: part.rows)
-    made = units(spark, packages, function, kind=PartSlice)
-    return made if buckets <= 1 else made.spread(schema, buckets, "path")
 
 
 def packed(found: Iterable[Unit], tasks: int, *, weight: Callable[[Unit], int]) -> list[list[Unit]]:

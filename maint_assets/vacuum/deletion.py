@@ -221,12 +221,13 @@ def _files(some: list[PartSlice]) -> Iterator[pa.Table]:
 
 
 def _directories(some: list[PartSlice]) -> Iterator[pa.Table]:
-    for rows in _in_order(some):
-        yield rows.filter(pc.field("kind") == "directory")
+    is_directory = pc.field("kind") == "directory"
+    batches = (batch.filter(is_directory) for part in some for batch in slice_batches(part))
+    yield deepest_last(pa.Table.from_batches(batches, _DIFF_ARROW))
 
 
 def _in_order(some: list[PartSlice]) -> Iterator[pa.Table]:
-    batches = [batch for part in some for batch in slice_batches(part)]
+    batches = (batch for part in some for batch in slice_batches(part))
     yield deepest_last(pa.Table.from_batches(batches, _DIFF_ARROW))
 
 

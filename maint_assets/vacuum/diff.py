@@ -20,8 +20,9 @@ from pyspark.sql import types as T
 from maint_assets.delta.names import is_hidden_path
 from maint_assets.delta.paths import parents
 from maint_assets.storage.columns import arrow_schema, column
+from maint_assets.storage.exchange import path_rows
 from maint_assets.storage.parts import Measure, slice_batches
-from maint_assets.storage.rows import path_rows, slices
+from maint_assets.storage.rows import slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -120,6 +121,7 @@ def diff(
     cutoff_ms: int,
     is_missing: IsMissing,
     parallelism: int,
+    scratch: str,
 ) -> Rows:
     """Files that VACUUM may delete, and directories that nothing remains beneath: DIFF_SCHEMA.
 
@@ -133,7 +135,7 @@ def diff(
         *slices(sources.listing, "listing"),
     ]
     saying = partial(said, cutoff_ms=cutoff_ms)
-    every = path_rows(spark, read, saying, schema=SAID_SCHEMA, parallelism=parallelism)
+    every = path_rows(spark, read, saying, parallelism=parallelism, scratch=scratch)
     return every.then(partial(judged, is_missing=is_missing))
 
 

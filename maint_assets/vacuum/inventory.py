@@ -60,7 +60,9 @@ class File(msgspec.Struct, frozen=True):
     size: int
 
 
-def inventory(spark: SparkSession, source: str, walk: Walk, *, parallelism: int) -> list[Rows]:
+def inventory(
+    spark: SparkSession, source: str, walk: Walk, *, parallelism: int, scratch: str
+) -> list[Rows]:
     """The entries of an inventory as rows of a listing: LISTING_SCHEMA.
 
     ``source`` is a Parquet file, a directory of them, a Delta table, or the name of a Spark
@@ -70,7 +72,7 @@ def inventory(spark: SparkSession, source: str, walk: Walk, *, parallelism: int)
         return [_of_spark_table(spark, source, walk)]
     location = Location.of(source)
     if Path(location.path, LOG).is_dir():
-        return _of_delta_table(spark, location, walk, parallelism=parallelism)
+        return _of_delta_table(spark, location, walk, parallelism=parallelism, scratch=scratch)
     found = [path for path in _parquet_files(Path(location.path)) if path.is_file()]
     if not found:
         raise InventoryError(walk.table, f"the inventory {source} holds no Parquet file", _REMEDY)
@@ -116,7 +118,7 @@ def _of_spark_table(spark: SparkSession, name: str, walk: Walk) -> Rows:
 
 
 def _of_delta_table(
-    spark: SparkSession, location: Location, walk: Walk, *, parallelism: int
+    spark: SparkSession, location: Location, walk: Walk, *, parallelism: int, scratch: str
 ) -> list[Rows]:
     """The rows of a Delta table, read by ourselves: plain tables only."""
     head = table_head(location)
@@ -135,7 +137,10 @@ def _of_delta_table(
                 file = path if is_outside(path) else f"{location.path}/{path}"
                 yield from _entries(file.removeprefix("file://"), place)
 
-    return [rows.then(entries) for rows in snapshot(spark, head, parallelism=parallelism)]
+    return [
+        rows.then(entries)
+        for rows in snapshot(spark, head, parallelism=parallelism, scratch=scratch)
+    ]
 
 
 def _entries(path: str, place: _Place) -> Iterator[pa.RecordBatch]:

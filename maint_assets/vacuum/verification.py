@@ -11,9 +11,10 @@ from pyspark.sql import types as T
 
 from maint_assets.storage import read
 from maint_assets.storage.columns import arrow_schema, column
+from maint_assets.storage.exchange import path_rows
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import slice_batches
-from maint_assets.storage.rows import path_rows, slices
+from maint_assets.storage.rows import slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,11 +30,16 @@ _PATHS_ARROW = arrow_schema(_PATHS_SCHEMA)
 
 
 def valid_in_plan(
-    spark: SparkSession, plan: list[Part], valid_files: list[Part], *, parallelism: int
+    spark: SparkSession,
+    plan: list[Part],
+    valid_files: list[Part],
+    *,
+    parallelism: int,
+    scratch: str,
 ) -> DataFrame:
     """How many planned paths must stay, by task: none, unless a plan was judged wrongly."""
     read = [*slices(plan, "diff"), *slices(valid_files, "valid_files")]
-    paths = path_rows(spark, read, _paths, schema=_PATHS_SCHEMA, parallelism=parallelism)
+    paths = path_rows(spark, read, _paths, parallelism=parallelism, scratch=scratch)
     return paths.then(_both).as_frame(_COUNT_SCHEMA)
 
 

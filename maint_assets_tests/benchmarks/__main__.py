@@ -1,6 +1,7 @@
-"""``make bench``: the vacuum of ours, delta-spark and deltalake on the same table, interleaved.
+"""``make bench``: the vacuum of ours, delta-spark and deltalake on the same tables, interleaved.
 
-ARGS="--files 100000 --rounds 3 [--skip delta-spark]"; the last line is JSON.
+ARGS="--files 100000 --rounds 3 [--tables 10] [--skip delta-spark]"; the last line is JSON. With
+several tables, each peer vacuums one after the other in its session, and seconds are those of all.
 """
 
 import argparse
@@ -69,30 +70,36 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--partitions", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tables", type=int, default=1)
     parser.add_argument("--skip", action="append", default=[])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="maint-bench-") as made:
         folder = Path(made)
         vacuum_table(folder / "table", args.files, args.partitions)
         peers = {name: peer for name, peer in PEERS.items() if name not in args.skip}
-        rounds = [_round(peers, _session(folder), folder, number=n) for n in range(args.rounds + 1)]
+        spark = _session(folder)
+        rounds = [
+            _round(peers, spark, folder, number=n, tables=args.tables)
+            for n in range(args.rounds + 1)
+        ]
     warm = rounds[1:]
     found = {name: [rows[name] for rows in warm] for name in peers}
     best = {name: _best(rows) for name, rows in found.items()}
-    print(json.dumps({"files": args.files, "rounds": args.rounds, "min_median": best}))
+    print(json.dumps({**vars(args), "min_median": best}))
 
 
 def _round(
-    peers: dict[str, Peer], spark: SparkSession, folder: Path, *, number: int
+    peers: dict[str, Peer], spark: SparkSession, folder: Path, *, number: int, tables: int
 ) -> dict[str, Row]:
-    """Each peer once on a fresh copy of the table; round 0 warms up."""
+    """Each peer once on fresh copies of the table; round 0 warms up."""
     rows: dict[str, Row] = {}
     for name, peer in peers.items():
-        table = copy_of(folder / "table", folder / "copy")
+        copies = [copy_of(folder / "table", folder / f"copy{each}") for each in range(tables)]
         with Peak() as peak:
-            rows[name] = peer(spark, table, folder)
+            done = [peer(spark, table, folder) for table in copies]
+        rows[name] = {key: round(sum(row[key] for row in done), 3) for key in done[0]}
         rows[name]["peak_mb"] = peak.mb
-        print(f"round {number} {name:13} {rows[name]}", flush=True)
+        print(f"round {number} {name:20} {rows[name]}", flush=True)
     return rows
 
 
@@ -138,11 +145,20 @@ def _ours(spark: SparkSession, table: Path, folder: Path) -> Row:
 
 
 def _delta_spark(spark: SparkSession, table: Path, folder: Path) -> Row:
+    return _delta_spark_row(spark, table, parallel=False)
+
+
+def _delta_spark_parallel(spark: SparkSession, table: Path, folder: Path) -> Row:
+    return _delta_spark_row(spark, table, parallel=True)
+
+
+def _delta_spark_row(spark: SparkSession, table: Path, *, parallel: bool) -> Row:
+    spark.conf.set("spark.databricks.delta.vacuum.parallelDelete.enabled", str(parallel).lower())
     forget(spark)
     plan, listed = _timed(lambda: spark.sql(f"VACUUM delta.`{table}` DRY RUN").count())
     forget(spark)
     execute, _ = _timed(lambda: spark.sql(f"VACUUM delta.`{table}`").collect())
-    return {"plan": plan, "execute": execute, "total": execute, "files": listed}
+    return {"plan": plan, "execute": execute, "total": plan + execute, "files": listed}
 
 
 def _delta_rs(spark: SparkSession, table: Path, folder: Path) -> Row:
@@ -156,7 +172,8 @@ def _delta_rs(spark: SparkSession, table: Path, folder: Path) -> Row:
         )
         rows[mode] = json.loads(out.stdout)
     plan, execute = (round(rows[mode]["seconds"], 3) for mode in ("plan", "execute"))
-    return {"plan": plan, "execute": execute, "total": execute, "files": rows["plan"]["paths"]}
+    total = plan + execute
+    return {"plan": plan, "execute": execute, "total": total, "files": rows["plan"]["paths"]}
 
 
 def _best(rows: list[Row]) -> dict[str, tuple[float, float]]:
@@ -170,6 +187,7 @@ def _best(rows: list[Row]) -> dict[str, tuple[float, float]]:
 PEERS: dict[str, Peer] = {
     "maint_assets": _ours,
     "delta-spark": _delta_spark,
+    "delta-spark-parallel": _delta_spark_parallel,
     "deltalake": _delta_rs,
 }
 

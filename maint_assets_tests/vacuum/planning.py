@@ -64,7 +64,11 @@ def _rows(
     spark: SparkSession, head: TableHead, walk: Walk, *, cutoff_ms: int, made: Path
 ) -> list[dict[str, Any]]:
     """The rows of the plan, the missing files among them."""
-    state = _parts(snapshot(spark, head, parallelism=1), SNAPSHOT_SCHEMA, made / "snapshot")
+    state = _parts(
+        snapshot(spark, head, parallelism=1, scratch=str(made / "scratch")),
+        SNAPSHOT_SCHEMA,
+        made / "snapshot",
+    )
     of_state = part_rows(spark, state, parallelism=1)
     valid = [valid_files(of_state, table=head.location.path, cutoff_ms=cutoff_ms)]
     found = [small_listing(spark, walk)]
@@ -74,7 +78,12 @@ def _rows(
         listing=_parts(found, LISTING_SCHEMA, made / "listing"),
     )
     plan = diff(
-        spark, sources, cutoff_ms=cutoff_ms, is_missing=partial(entered, walk=walk), parallelism=1
+        spark,
+        sources,
+        cutoff_ms=cutoff_ms,
+        is_missing=partial(entered, walk=walk),
+        parallelism=1,
+        scratch=str(made / "scratch"),
     )
     return [row.asDict() for row in plan.as_frame(DIFF_SCHEMA).collect()]
 

@@ -1,0 +1,135 @@
+"""Rows that have to meet by a key, through files: a shuffle without a row in the JVM.
+
+Tasks divide what they make into buckets, a file a bucket; then a task a bucket reads its files. A
+file is known by the task that wrote it to its end, as a part is.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from maint_assets.storage.columns import arrow_schema, batch_of, column
+from maint_assets.storage.parts import PartSlice, gathered, row_hashes
+from maint_assets.storage.rows import packed, units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from maint_assets.storage.parts import ArrowFunction
+    from maint_assets.storage.rows import Rows
+
+_FILES = T.StructType([column("bucket", "bigint"), column("path", "string")])
+_FILES_ARROW = arrow_schema(_FILES)
+
+
+BUCKET_ROWS = 500_000
+"""What has to meet by its path is held by one task up to this many rows."""
+
+
+class _Bucket(msgspec.Struct, frozen=True):
+    """The files of one bucket."""
+
+    paths: list[str]
+
+
+def path_rows(
+    spark: SparkSession,
+    read: Sequence[PartSlice],
+    function: Callable[[list[PartSlice]], Iterator[pa.RecordBatch]],
+    *,
+    parallelism: int,
+    scratch: str,
+) -> Rows:
+    """The rows that a function makes of slices, all rows of one ``path`` in one task.
+
+    Up to BUCKET_ROWS rows that is one task; beyond that they are exchanged through ``scratch``.
+    """
+    buckets = -(-sum(part.rows for part in read) // BUCKET_ROWS)
+    packages = packed(read, 1 if buckets <= 1 else parallelism, weight=lambda part: part.rows)
+    made = units(spark, packages, function, kind=PartSlice)
+    if buckets <= 1:
+        return made
+    return exchanged(
+        spark, made, by=["path"], buckets=in_waves(buckets, parallelism), scratch=scratch
+    )
+
+
+def exchanged(
+    spark: SparkSession, rows: Rows, *, by: Sequence[str], buckets: int, scratch: str
+) -> Rows:
+    """The same rows, those that agree in some columns in one of at most so many tasks.
+
+    They are made at once, and lie in the directory ``scratch`` until the caller removes it.
+    """
+    found: dict[int, list[str]] = defaultdict(list)
+    divided = rows.then(_divided(scratch, list(by), buckets)).as_frame(_FILES)
+    for row in divided.collect():
+        found[row["bucket"]].append(row["path"])
+
+    def read(some: list[_Bucket]) -> Iterator[pa.RecordBatch]:
+        for bucket in some:
+            for path in bucket.paths:
+                with pa.OSFile(path) as file, pa.ipc.open_stream(file) as stream:
+                    yield from stream
+
+    return units(spark, [[_Bucket(paths)] for paths in found.values()], read, kind=_Bucket)
+
+
+def in_waves(buckets: int, parallelism: int) -> int:
+    """At least so many buckets, in tasks that leave no core idle."""
+    return -(-buckets // parallelism) * parallelism
+
+
+def _divided(scratch: str, by: list[str], buckets: int) -> ArrowFunction:
+    """The function that writes rows to their buckets, and yields a row a file."""
+
+    def divide(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = _Files(scratch)
+        try:
+            for table in gathered(rows):
+                bucket = (row_hashes(table.select(by)) % np.uint64(buckets)).astype(np.int64)
+                order = np.argsort(bucket, kind="stable")
+                ends = np.searchsorted(bucket[order], np.arange(buckets + 1))
+                in_order = table.take(order)
+                for number, (first, end) in enumerate(pairwise(ends.tolist())):
+                    files.write(number, in_order.slice(first, end - first))
+        finally:
+            files.close()
+        yield batch_of(files.paths.items(), _FILES_ARROW)
+
+    return divide
+
+
+class _Files:
+    """The files of one task, by bucket."""
+
+    def __init__(self, directory: str) -> None:
+        self.paths: dict[int, str] = {}
+        self._directory = Path(directory)
+        self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
+
+    def write(self, bucket: int, rows: pa.Table) -> None:
+        if not rows.num_rows:
+            return
+        if bucket not in self._writers:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            path = str(self._directory / f"{bucket}-{uuid.uuid4()}.arrows")
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            self._writers[bucket] = pa.ipc.new_stream(path, rows.schema, options=options)
+            self.paths[bucket] = path
+        self._writers[bucket].write_table(rows)
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
