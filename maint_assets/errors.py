@@ -16,6 +16,7 @@ MaintError
   PropertyError                   exit 1: a table property that is not valid
   CommitError                     exit 1: the log could not be written
   DeletionFailedError             exit 1: some planned paths are still there
+  StorageError                    exit 1: a directory or file that cannot be read or written
   StageMissingError               exit 1: an upstream stage was never materialised
   ConfigError                     exit 2: a config file or argument that does not fit
 """
@@ -107,6 +108,10 @@ class CommitError(MaintError):
 
 class DeletionFailedError(MaintError):
     """Some planned paths could not be deleted; the ledger names each."""
+
+
+class StorageError(MaintError):
+    """The storage of a table or of the workspace does not let us read or write."""
 
 
 class StageMissingError(MaintError):

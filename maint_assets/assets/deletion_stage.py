@@ -7,10 +7,11 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from maint_assets.assets.spark import typed_errors
 from maint_assets.assets.store import Dataset, Progress
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.config import milliseconds
-from maint_assets.errors import DeletionFailedError, StalePlanError
+from maint_assets.errors import DeletionFailedError, StalePlanError, StorageError
 from maint_assets.vacuum import records
 from maint_assets.vacuum.deletion import (
     DELETION_SCHEMA,
@@ -21,6 +22,7 @@ from maint_assets.vacuum.deletion import (
     ledger_parts,
     ready_head,
     recorded,
+    refuse_unrecorded,
 )
 from maint_assets.vacuum.plan import Deleted, Limits, refuse_beyond
 from maint_assets.vacuum.summaries import DiffSummary
@@ -106,7 +108,7 @@ def deletion_stage(
 
 def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
     """The deletion between START and END; END says FAILED whatever ends it early."""
-    run.output.rows_location.store(create=True)
+    refuse_unrecorded(plan, run.output.rows_location)
     if plan.files + plan.directories == 0:
         return Deleted(0, 0, 0, 0, 0, 0)
     if not run.table.vacuum.log_commits:
@@ -126,7 +128,13 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
     jobs = [deletion(run.spark, parts, plan, ledger=ledger, parallelism=run.parallelism)]
     if plan.paths > SMALL_PLAN and plan.directories:
         jobs.append(directory_deletion(run.spark, parts, plan, ledger=ledger))
-    outcomes = [row for job in jobs for row in job.collect()]
+    try:
+        with typed_errors():
+            outcomes = [row for job in jobs for row in job.collect()]
+    except StorageError as error:
+        recorded_paths = sum(part.rows for part in ledger_parts(ledger)[0])
+        found = f"{error.found}; {recorded_paths} of {plan.paths} planned paths are recorded"
+        raise StorageError(error.table, found, error.remedy) from error
     if any(row["attempt"] for row in outcomes):
         ledger_rows = run.spark.read.schema(DELETION_SCHEMA).parquet(ledger.path)
         outcomes = recorded(ledger_rows).collect()

@@ -20,7 +20,7 @@ from maint_assets.assets.spark import session
 from maint_assets.errors import StageMissingError
 from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Measures, Part, Target, Written
+from maint_assets.storage.parts import Measures, Part, Target, Written, unwritten
 from maint_assets.storage.rows import Rows
 
 Summary = TypeVar("Summary")
@@ -189,10 +189,11 @@ class StageStore(dg.ConfigurableResource):
 
 
 def _write(path: Path, value: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{uuid.uuid4()}.tmp")
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(value)))
-    partial.replace(path)
+    with unwritten(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{uuid.uuid4()}.tmp")
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(value)))
+        partial.replace(path)
 
 
 def _digest(columns: list[str], total: Written) -> str:

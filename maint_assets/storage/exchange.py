@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from maint_assets.storage.columns import arrow_schema, batch_of, column
-from maint_assets.storage.parts import PartSlice, gathered, row_hashes
+from maint_assets.storage.parts import PartSlice, gathered, row_hashes, unwritten
 from maint_assets.storage.rows import packed, units
 
 if TYPE_CHECKING:
@@ -122,14 +122,19 @@ class _Files:
     def write(self, bucket: int, rows: pa.Table) -> None:
         if not rows.num_rows:
             return
-        if bucket not in self._writers:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            path = str(self._directory / f"{bucket}-{uuid.uuid4()}.arrows")
-            options = pa.ipc.IpcWriteOptions(compression="lz4")
-            self._writers[bucket] = pa.ipc.new_stream(path, rows.schema, options=options)
-            self.paths[bucket] = path
-        self._writers[bucket].write_table(rows)
+        with unwritten(self._directory):
+            if bucket not in self._writers:
+                self._open(bucket, rows.schema)
+            self._writers[bucket].write_table(rows)
+
+    def _open(self, bucket: int, schema: pa.Schema) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = str(self._directory / f"{bucket}-{uuid.uuid4()}.arrows")
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        self._writers[bucket] = pa.ipc.new_stream(path, schema, options=options)
+        self.paths[bucket] = path
 
     def close(self) -> None:
-        for writer in self._writers.values():
-            writer.close()
+        with unwritten(self._directory):
+            for writer in self._writers.values():
+                writer.close()

@@ -7,7 +7,8 @@ nowhere and read by nobody.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from maint_assets.errors import StorageError, one_line
 
 ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Numbers = npt.NDArray[np.uint64]
@@ -140,10 +143,25 @@ class Target:
                 kept = table if self.keep is None else table.filter(self.keep)
                 share = Written([], row_sums(kept), numbers, largest(kept))
                 done = done.plus(share, self.measures)
-                parts.append(kept)
+                with unwritten(self.directory):
+                    parts.append(kept)
         finally:
-            parts.close()
+            with unwritten(self.directory):
+                parts.close()
         return msgspec.structs.replace(done, parts=parts.closed)
+
+
+@contextmanager
+def unwritten(directory: Path | str) -> Generator[None, None, None]:
+    """What the disk says to a write, as the StorageError that it is."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            str(directory),
+            f"the workspace cannot be written ({error.strerror or one_line(error)})",
+            "make room, or allow writing",
+        ) from error
 
 
 def slice_batches(part: PartSlice, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:

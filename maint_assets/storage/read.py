@@ -14,7 +14,7 @@ import obstore
 import pyarrow.parquet as pq
 from obstore.exceptions import BaseError
 
-from maint_assets.errors import one_line
+from maint_assets.errors import StorageError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -102,25 +102,19 @@ def directory(
 ) -> Iterator[Entries]:
     """The entries directly in a directory, those wanted by name, not sorted, some at a time.
 
-    Links are not followed; what vanished meanwhile is left out.
+    Links are not followed; what vanished meanwhile is left out. Raises StorageError.
     """
-    try:
-        with os.scandir(f"{location.path}/{path}") as found:
-            while some := list(itertools.islice(found, _ENTRIES)):
-                yield _looked_at(some if wanted is None else [e for e in some if wanted(e.name)])
-    except FileNotFoundError:
-        return
+    with _scanned(location, path) as found:
+        while some := list(itertools.islice(found, _ENTRIES)):
+            yield _looked_at(some if wanted is None else [e for e in some if wanted(e.name)])
 
 
 def count(location: Location, path: str) -> tuple[int, list[str]]:
     """How many entries lie directly in a directory, and the names of its directories."""
     entries = itertools.count()
-    try:
-        with os.scandir(f"{location.path}/{path}") as found:
-            counted = (entry for entry, _ in zip(found, entries))  # noqa: B905 - one is endless
-            names = [entry.name for entry in counted if entry.is_dir(follow_symlinks=False)]
-    except FileNotFoundError:
-        return 0, []
+    with _scanned(location, path) as found:
+        counted = (entry for entry, _ in zip(found, entries))  # noqa: B905 - one is endless
+        names = [entry.name for entry in counted if entry.is_dir(follow_symlinks=False)]
     return next(entries), names
 
 
@@ -169,6 +163,31 @@ def _as_os_error() -> Generator[None, None, None]:
         yield
     except BaseError as error:
         raise OSError(one_line(error)) from error
+
+
+@contextmanager
+def _scanned(location: Location, path: str) -> Generator[Iterator[os.DirEntry[str]], None, None]:
+    """The entries of a directory; none when it vanished, or is no directory any more."""
+    try:
+        with _scandir(f"{location.path}/{path}") as found:
+            yield found
+    except OSError as error:
+        raise StorageError(
+            location.uri,
+            f"directory {path or '.'} cannot be read ({error.strerror})",
+            "allow reading it, or mend the disk",
+        ) from error
+
+
+@contextmanager
+def _scandir(path: str) -> Generator[Iterator[os.DirEntry[str]], None, None]:
+    try:
+        found = os.scandir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        yield iter(())
+        return
+    with found:
+        yield found
 
 
 def _looked_at(found: list[os.DirEntry[str]]) -> Entries:

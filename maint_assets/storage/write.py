@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import obstore
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, BaseError
+
+from maint_assets.errors import StorageError, one_line
 
 if TYPE_CHECKING:
     from maint_assets.storage.location import Location
@@ -39,7 +41,24 @@ def put_if_absent(location: Location, path: str, body: bytes) -> bool:
         obstore.put(location.store(), path, body, mode="create")
     except AlreadyExistsError:
         return False
+    except BaseError as error:
+        raise OSError(one_line(error)) from error
     return True
+
+
+def refuse_full(location: Location, size: int) -> None:
+    """StorageError when a directory, made if need be, does not take so many bytes more."""
+    probe = location.file(f".maint_assets_room.{uuid.uuid4()}.tmp")
+    try:
+        probe.parent.mkdir(parents=True, exist_ok=True)
+        with probe.open("xb") as file:
+            file.write(bytes(size))
+    except OSError as error:
+        raise StorageError(
+            location.uri, f"cannot be written ({error.strerror})", "make room, or allow writing"
+        ) from error
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def delete_file(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:

@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.paths import TableRoot, parents, relative_name
-from maint_assets.errors import GuardError, StalePlanError
+from maint_assets.errors import GuardError, StalePlanError, StorageError, one_line
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, contiguous_after, log_files
 from maint_assets.snapshot.newer import NewerCommits
@@ -51,6 +51,9 @@ SMALL_PLAN = 5_000
 
 SHOWN_PARTS = 20
 """A preview of a ledger looks at so many batches."""
+
+MOST_ROOM = 4 * 1024 * 1024
+"""Bytes that the ledger's place must take, at most, before anything is deleted."""
 
 MAX_CLOCK_SKEW_MS = 5 * 60_000
 
@@ -133,6 +136,11 @@ def _refuse_clock_skew(head: TableHead, limits: Limits, *, now_ms: int) -> None:
             f"the storage's clock and this machine's differ by {abs(skew_ms) / 1000:.0f} s",
             "set the clocks, or set allow_clock_skew",
         )
+
+
+def refuse_unrecorded(plan: VacuumPlan, ledger: Location) -> None:
+    """StorageError where the outcomes of a deletion could not be recorded."""
+    write.refuse_full(ledger, min(MOST_ROOM, BATCH_PATHS * 64 + plan.paths * 128))
 
 
 def deletion(
@@ -302,7 +310,15 @@ class _Task:
         columns = [told[name] if name in told else rows[name] for name in _LEDGER_ARROW.names]
         body = io.BytesIO()
         pq.write_table(pa.Table.from_arrays(columns, schema=_LEDGER_ARROW), body)
-        write.put_if_absent(self.ledger, f"part-{batch}.parquet", body.getvalue())
+        try:
+            write.put_if_absent(self.ledger, f"part-{batch}.parquet", body.getvalue())
+        except OSError as error:
+            raise StorageError(
+                self.location.uri,
+                f"the ledger {self.ledger.uri} cannot be written ({one_line(error)}): what became "
+                f"of the last {len(outcomes)} paths is not recorded",
+                "make room and run the deletion again",
+            ) from error
 
 
 def _closed_in(location: Location) -> Callable[[str], str | None]:

@@ -22,14 +22,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def chain_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChainOf]:
     """Chains of tables that keep nothing but what they need, unless settings say otherwise.
 
-    ``now_ms`` fixes the clock of the chain.
+    ``now_ms`` fixes the clock of the chain, ``workspace`` is another one than a new one.
     """
     made: list[Chain] = []
 
-    def chain_of(path: Path, *, now_ms: int | None = None, **vacuum: Any) -> Chain:
+    def chain_of(
+        path: Path, *, now_ms: int | None = None, workspace: Path | None = None, **vacuum: Any
+    ) -> Chain:
         settings = {"retention": "0 hours", "allow_short_retention": True} | vacuum
         wanted = {key: value for key, value in settings.items() if value is not None}
-        chain = Chain.of(path, tmp_path_factory.mktemp("workspace"), **wanted)
+        chain = Chain.of(path, workspace or tmp_path_factory.mktemp("workspace"), **wanted)
         made.append(chain)
         set_clock(chain, now_ms)
         return chain

@@ -1,0 +1,273 @@
+"""What goes wrong on the storage during a plan or a deletion: told, counted, finished later."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from maint_assets.errors import DeletionFailedError, StalePlanError, StorageError
+from maint_assets.storage.location import Location
+from maint_assets.vacuum.deletion import _Task
+from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.chain import Chain
+from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.vacuum.conftest import ChainOf
+
+pytestmark = pytest.mark.slow
+
+
+def _mount(*arguments: str) -> None:
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"mount is not allowed here: {done.stderr.strip()}")
+
+
+@contextlib.contextmanager
+def read_only(directory: Path) -> Iterator[None]:
+    """A directory from which nothing can be removed, not even by root."""
+    if os.geteuid():
+        directory.chmod(0o555)
+        yield
+        directory.chmod(0o755)
+        return
+    _mount("--bind", str(directory), str(directory))
+    try:
+        _mount("-o", "remount,bind,ro", str(directory))
+        yield
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A disk of two megabytes."""
+    if os.geteuid():
+        pytest.skip("only root mounts a disk")
+    disk = tmp_path_factory.mktemp("disk")
+    _mount("-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk))
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill(disk: Path, *, but: int) -> Path:
+    """A file that leaves so many bytes free."""
+    free = shutil.disk_usage(disk).free - but
+    (disk / "filler").write_bytes(bytes(free))
+    return disk / "filler"
+
+
+@contextlib.contextmanager
+def filled(disk: Path, *, when: Path) -> Iterator[None]:
+    """A disk that is full from the moment on in which a ledger has its first part."""
+    rest, stop = disk / "rest", threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set() and not next(when.rglob("part-*.parquet"), None):
+            time.sleep(0.0005)
+        with contextlib.suppress(OSError), rest.open("wb", buffering=0) as file:
+            while file.write(bytes(4_096)):
+                pass
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()
+        rest.unlink()
+
+
+def strays(path: Path, count: int) -> TableBuilder:
+    """A live file and so many old ones that no commit names."""
+    table = TableBuilder(path).at(days_ago=9).create().add("live").age("live", 9)
+    for number in range(count):
+        table.stray(f"s{number:05}", content=b"", age_days=9)
+    return table
+
+
+def test_what_is_read_only_fails_and_all_else_goes(tmp_path: Path, chain_of: ChainOf) -> None:
+    table = strays(tmp_path, 2).stray("locked/a", age_days=9).stray("locked/b", age_days=9)
+    table.stray("d/c", age_days=9).age("d", 9).age("locked", 9)
+    chain = chain_of(tmp_path)
+    report = chain.plan()
+
+    with read_only(tmp_path / "locked"):
+        done = chain.execute(report)
+
+    assert isinstance(done.error, DeletionFailedError)
+    assert "3 of 7 planned paths" in str(done.error)
+    outcomes = chain.ledger(done)
+    told = {path: outcome for path, (outcome, _) in outcomes.items()}
+    assert told.pop("locked/a") == told.pop("locked/b") == told.pop("locked") == "failed"
+    assert set(told.values()) == {"deleted"}
+    assert outcomes["locked/a"][1] in {
+        "OSError: Read-only file system",
+        "PermissionError: Permission denied",
+    }
+    again = chain.vacuum()
+    assert again.error is None
+    assert again.done
+    assert (again.done.files, again.done.directories) == (2, 1)
+    assert not (tmp_path / "locked").exists()
+    assert (tmp_path / "live").exists()
+
+
+def test_nothing_is_deleted_that_could_not_be_recorded(
+    tmp_path: Path, small_disk: Path, chain_of: ChainOf
+) -> None:
+    strays(tmp_path, 3)
+    chain = chain_of(tmp_path, workspace=small_disk / "workspace")
+    report = chain.plan()
+    filler = fill(small_disk, but=16_384)
+
+    with pytest.raises(StorageError, match=r"No space left on device\); make room"):
+        chain.execute(report)
+
+    assert len(list(tmp_path.glob("s*"))) == 3
+    filler.unlink()
+    assert chain.execute(report).error is None
+    assert not list(tmp_path.glob("s*"))
+
+
+def test_a_disk_that_fills_up_ends_the_deletion_and_the_next_finishes_it(
+    tmp_path: Path, small_disk: Path, chain_of: ChainOf
+) -> None:
+    strays(tmp_path, 4_500)
+    chain = chain_of(tmp_path, workspace=small_disk / "workspace")
+    report = chain.plan()
+    ledger = small_disk / "workspace/t/deletion"
+
+    with filled(small_disk, when=ledger), pytest.raises(StorageError) as raised:
+        chain.execute(report)
+
+    recorded = sum(pq.read_metadata(part).num_rows for part in ledger.rglob("part-*.parquet"))
+    left = len(list(tmp_path.glob("s*")))
+    assert 0 < left < 4_500
+    assert 4_500 - left == recorded + 1_000
+    assert f"{recorded} of 4500 planned paths are recorded" in str(raised.value)
+    assert "what became of the last 1000 paths is not" in str(raised.value)
+    again = chain.execute(report)
+    assert again.error is None
+    assert again.done
+    assert (again.done.files, again.done.missing) == (left, 4_500 - left)
+
+
+def test_a_plan_that_cannot_be_written_is_no_plan(
+    tmp_path: Path, small_disk: Path, chain_of: ChainOf
+) -> None:
+    strays(tmp_path, 3)
+    chain = chain_of(tmp_path, workspace=small_disk / "workspace")
+    fill(small_disk, but=0)
+
+    with pytest.raises(StorageError, match=r"No space left on device.*make room"):
+        chain.plan()
+
+
+def test_a_directory_that_cannot_be_read_is_named_and_nothing_is_planned(tmp_path: Path) -> None:
+    table = strays(tmp_path / "t", 1).stray("closed/a", age_days=9)
+    (table.path / "closed").chmod(0)
+    command = [sys.executable, "-m", "maint_assets.cli", "vacuum", str(table.path)]
+
+    done = subprocess.run(
+        [*_without_root(), *command, "--workspace", str(tmp_path / "workspace")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stderr
+    [last] = done.stderr.strip().splitlines()
+    assert "directory closed/ cannot be read (Permission denied); allow reading it" in last
+
+
+def _without_root() -> list[str]:
+    """What makes a command obey permissions like anybody's."""
+    if os.geteuid():
+        return []
+    if not shutil.which("setpriv"):
+        pytest.skip("root is denied nothing without setpriv")
+    return ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+
+
+def test_what_a_restore_brings_back_between_two_batches_survives(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = TableBuilder(tmp_path).at(days_ago=9).create().add("live").add("x").add("y").add("z")
+    table.remove("x").remove("y", "z").stray("s").age("**/*", 9)
+    before = delta_spark.rows(spark, tmp_path, 5)
+    rows, task = planned_task(chain_of(tmp_path), tmp_path)
+
+    task.execute(rows.filter(pc.field("path") == "x"))
+    spark.sql(f"RESTORE {delta_spark.table(tmp_path)} TO VERSION AS OF 5").collect()
+    task.execute(rows.filter(pc.field("path") != "x"))
+
+    assert delta_spark.rows(spark, tmp_path) == before
+    assert outcomes_of(task) == {"deleted": 2, "skipped": 2}
+
+
+def test_what_writers_make_between_two_batches_survives(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = TableBuilder(tmp_path).at(days_ago=9).create().add("a", "b").add("x").remove("x")
+    table.stray("s1").stray("s2").age("**/*", 9)
+    name = delta_spark.table(tmp_path)
+    rows, task = planned_task(chain_of(tmp_path), tmp_path)
+
+    task.execute(rows.filter(pc.field("path") == "s1"))
+    delta_spark.forget(spark)
+    spark.sql(f"INSERT INTO {name} VALUES (7, 'new')").collect()
+    spark.sql(f"OPTIMIZE {name}").collect()
+    DeltaTable(tmp_path).merge(
+        pa.table({"id": [7], "value": ["newer"]}), "s.id = t.id", source_alias="s", target_alias="t"
+    ).when_matched_update_all().execute()
+    after = delta_spark.rows(spark, tmp_path)
+    readable = delta_spark.readable_versions(spark, tmp_path)
+    task.execute(rows.filter(pc.field("path") != "s1"))
+
+    assert delta_spark.rows(spark, tmp_path) == after
+    assert set(delta_spark.readable_versions(spark, tmp_path)) == {*readable} - {2}
+    assert outcomes_of(task) == {"deleted": 3}
+
+
+def test_a_table_that_becomes_another_between_two_batches_is_left_alone(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = TableBuilder(tmp_path).at(days_ago=9).create().add("a").stray("s1").stray("s2")
+    table.age("**/*", 9)
+    rows, task = planned_task(chain_of(tmp_path), tmp_path)
+
+    task.execute(rows.filter(pc.field("path") == "s1"))
+    table.commit([{"metaData": table.metadata | {"id": "another"}}])
+
+    with pytest.raises(StalePlanError, match="replaced by another"):
+        task.execute(rows.filter(pc.field("path") == "s2"))
+    assert (tmp_path / "s2").exists()
+
+
+def planned_task(chain: Chain, table: Path) -> tuple[pa.Table, _Task]:
+    """The rows of a plan, and the task that deletes them batch by batch."""
+    report = chain.plan()
+    parts = [pq.read_table(part.path) for part in report.diff.parts()]
+    ledger = Location.of(str(report.diff.location.path)).below("ledger")
+    ledger.store(create=True)
+    assert report.planned.plan.table == str(table)
+    return pa.concat_tables(parts), _Task(report.planned.plan, ledger)
+
+
+def outcomes_of(task: _Task) -> dict[str, int]:
+    """How many paths had each outcome."""
+    counted = task.counted().to_pylist()
+    return {row["outcome"]: row["paths"] for row in counted}
