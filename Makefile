@@ -47,8 +47,9 @@ bench: setup
 N ?= 200
 
 stories: setup
-	STORIES=$(N) $(JAVA) $(RUN) pytest maint_assets_tests/vacuum/test_stories.py \
-		-o log_cli=true -o log_cli_level=INFO $(ARGS)
+	STORIES=$(N) $(JAVA) $(RUN) pytest -m "long or slow" $(ARGS) \
+		maint_assets_tests/vacuum/test_stories.py maint_assets_tests/vacuum/test_scenarios.py \
+		-o log_cli=true -o log_cli_level=INFO
 
 clean:
 	rm -rf .venv .uv .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .demo

@@ -21,6 +21,7 @@ def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every threshold below which a stage takes one task is gone; slices of three entries."""
     monkeypatch.setattr(replay, "SMALL_LOG_BYTES", 0)
     monkeypatch.setattr(replay, "BUCKET_BYTES", 3_000)
+    monkeypatch.setattr(replay, "SHARE_BYTES", 1_000)
     monkeypatch.setattr(rows, "TASK_ROWS", 3)
     monkeypatch.setattr(exchange, "BUCKET_ROWS", 10)
     monkeypatch.setattr(listing, "SMALL_ENTRIES", 5)

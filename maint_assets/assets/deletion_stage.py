@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from maint_assets.assets.progress import Share, tasks_of
 from maint_assets.assets.spark import typed_errors
 from maint_assets.assets.store import Dataset, Progress
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.config import milliseconds
-from maint_assets.errors import DeletionFailedError, StalePlanError, StorageError
+from maint_assets.errors import DeletionFailedError, MaintError, StalePlanError, StorageError
 from maint_assets.vacuum import records
 from maint_assets.vacuum.deletion import (
+    BATCH_PATHS,
     DELETION_SCHEMA,
     OUTCOMES,
     SMALL_PLAN,
     deletion,
     directory_deletion,
+    ledger_files,
     ledger_parts,
     ready_head,
     recorded,
@@ -106,6 +110,16 @@ def deletion_stage(
     return made
 
 
+def deletion_progress(run: StageRun) -> Share | None:
+    """The planned paths whose outcome is recorded, to a batch; before the first the tasks."""
+    planned = run.known.get("diff")
+    batches = len(ledger_files(run.output.rows_location))
+    if planned is None or not batches:
+        return tasks_of(run)
+    paths = planned[1].summary(DiffSummary).plan.paths
+    return Share(min(batches * BATCH_PATHS, paths), paths, "paths, about")
+
+
 def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
     """The deletion between START and END; END says FAILED whatever ends it early."""
     refuse_unrecorded(plan, run.output.rows_location)
@@ -117,7 +131,8 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
     try:
         done = _executed(run, plan)
     except BaseException:  # Terminate too: the log must not end with START
-        records.end(plan, None, now_ms=run.now_ms)
+        with contextlib.suppress(MaintError):  # what ended the deletion is what to tell
+            records.end(plan, None, now_ms=run.now_ms)
         raise
     end_version = records.end(plan, done, now_ms=run.now_ms)
     return replace(done, start_version=start_version, end_version=end_version)
@@ -133,7 +148,7 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
             outcomes = [row for job in jobs for row in job.collect()]
     except StorageError as error:
         recorded_paths = sum(part.rows for part in ledger_parts(ledger)[0])
-        found = f"{error.found}; {recorded_paths} of {plan.paths} planned paths are recorded"
+        found = f"{error.found}; outcomes of {recorded_paths} of {plan.paths} paths are recorded"
         raise StorageError(error.table, found, error.remedy) from error
     if any(row["attempt"] for row in outcomes):
         ledger_rows = run.spark.read.schema(DELETION_SCHEMA).parquet(ledger.path)

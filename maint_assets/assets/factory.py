@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version as package_version
 from typing import Optional
 
@@ -9,6 +10,7 @@ import dagster as dg
 
 from maint_assets.assets.deletion_stage import deletion_stage
 from maint_assets.assets.metadata import metadata, preview
+from maint_assets.assets.progress import told
 from maint_assets.assets.run import StageRun
 from maint_assets.assets.spark import stage as spark_stage
 from maint_assets.assets.spark import typed_errors
@@ -153,8 +155,9 @@ def _materialized(
     position = list(VACUUM_STAGES).index(stage.name) + 1
     description = f"{table.name}: {stage.name} {position}/{len(VACUUM_STAGES)}"
     logger.info("%s", description)
+    watched = told(description, partial(stage.progress, run), log=logger.info)
     try:
-        with typed_errors(), spark_stage(run.spark, context.run.run_id, description):
+        with typed_errors(), spark_stage(run.spark, context.run.run_id, description), watched:
             return _materialize_result(stage, run, compute(run))
     except MaintError as error:
         raise dg.Failure(

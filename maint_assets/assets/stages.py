@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from maint_assets.assets import checks
+from maint_assets.assets.deletion_stage import deletion_progress
 from maint_assets.assets.metadata import human_bytes, human_count, human_time
+from maint_assets.assets.progress import tasks_of
 from maint_assets.assets.vacuum_stages import (
     StageResult,
     diff_stage,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import types as T
 
     from maint_assets.assets.deletion_stage import DeletionSummary
+    from maint_assets.assets.progress import Share
     from maint_assets.assets.run import StageRun
     from maint_assets.snapshot.summary import SnapshotSummary
     from maint_assets.vacuum.summaries import DiffSummary, ListingSummary, ValidFilesSummary
@@ -41,6 +44,7 @@ class Stage:
     line: Callable[[Any], str]
     compute: Callable[[StageRun], StageResult] | None = None
     checks: tuple[checks.Check, ...] = ()
+    progress: Callable[[StageRun], Share | None] = tasks_of
 
 
 def _snapshot_line(seen: SnapshotSummary) -> str:
@@ -128,7 +132,7 @@ VACUUM_STAGES: Mapping[str, Stage] = {
         Stage(
             "deletion", ("diff",), "The execution of the plan: the outcome of each path.",
             DELETION_SCHEMA, _deletion_line, None,
-            (checks.ACTIVE_THERE, checks.ALL_DONE),
+            (checks.ACTIVE_THERE, checks.ALL_DONE), deletion_progress,
         ),
     )
 }  # fmt: skip

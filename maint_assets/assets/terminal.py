@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from maint_assets.assets.metadata import (
@@ -15,6 +16,7 @@ from maint_assets.assets.metadata import (
     human_count,
     human_time,
 )
+from maint_assets.assets.progress import SHOWN
 from maint_assets.assets.report import planned_paths
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console
-    from rich.status import Status
 
     from maint_assets.assets.fleet import TableReport
     from maint_assets.assets.report import VacuumReport
@@ -134,29 +135,39 @@ def show_fleet(console: Console, reports: Mapping[str, TableReport], *, paths: b
 
 @contextlib.contextmanager
 def progress(console: Console) -> Iterator[None]:
-    """Within it, the stage that runs is shown on a terminal."""
-    logger = logging.getLogger("maint_assets.assets.factory")
-    with console.status("starting") as status:
-        handler = _StatusHandler(status)
-        level = logger.level
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-        logger.propagate = bool(os.environ.get("MAINT_ASSETS_DEBUG"))
-        try:
+    """Within it, the stage that runs is shown on a terminal, and how far it is."""
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    handler = _BarHandler(shown)
+    SHOWN.addHandler(handler)
+    SHOWN.setLevel(logging.INFO)
+    SHOWN.propagate = False
+    try:
+        with shown:
             yield
-        finally:
-            logger.removeHandler(handler)
-            logger.setLevel(level)
-            logger.propagate = True
+    finally:
+        SHOWN.removeHandler(handler)
+        SHOWN.setLevel(logging.WARNING)
 
 
-class _StatusHandler(logging.Handler):
-    def __init__(self, status: Status) -> None:
+class _BarHandler(logging.Handler):
+    """One bar: a stage's name, then how much of it is done."""
+
+    def __init__(self, shown: Progress) -> None:
         super().__init__(logging.INFO)
-        self._status = status
+        self._shown, self._what = shown, ""
+        self._task = shown.add_task("starting", total=None)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._status.update(record.getMessage())
+        what, progress = record.getMessage(), getattr(record, "progress", None)
+        if what != self._what:
+            self._shown.reset(self._task, total=None, description=what)
+            self._what = what
+        if progress is not None:
+            described = f"{what}: {progress}"
+            self._shown.update(
+                self._task, description=described, completed=progress.done, total=progress.total
+            )
 
 
 def quiet_session(store: StageStore, workspace: Path) -> None:

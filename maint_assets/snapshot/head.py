@@ -263,8 +263,13 @@ def _checksum(location: Location, segment: LogSegment) -> VersionChecksum | None
         return None
     try:
         return VersionChecksum.parse(read.content(location, segment.checksum.path))
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        name = segment.checksum.path.rpartition("/")[2]
+        raise CorruptLogError(
+            location.uri, f"{name} cannot be read ({_first_line(error)})", _RESTORE
+        ) from error
 
 
 def _first_line(error: BaseException) -> str:

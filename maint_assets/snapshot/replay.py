@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 SMALL_LOG_BYTES = 16 * 1024 * 1024
 """Up to this many bytes of checkpoint and newer commits one task reconciles all actions."""
 
+SHARE_BYTES = 16 * 1024 * 1024
+"""More bytes of a checkpoint than this are read by several tasks."""
+
 BUCKET_BYTES = 64 * 1024 * 1024
 """Reconciling more bytes of log than this is divided into buckets of keys."""
 
@@ -68,7 +71,7 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
     adds = [
         msgspec.structs.replace(unit, removes=False, share=share, shares=shares)
         for unit in log.checkpoint
-        for shares in [min(parallelism, 1 + unit.size // SMALL_LOG_BYTES)]
+        for shares in [_shares(unit, parallelism)]
         for share in range(shares)
     ]
     packages = packed(adds, parallelism, weight=lambda unit: unit.size // unit.shares)
@@ -175,6 +178,12 @@ def _newest(
 
 def _removes(read: Iterable[LogUnit]) -> list[LogUnit]:
     return [msgspec.structs.replace(unit, adds=False) for unit in read]
+
+
+def _shares(unit: LogUnit, parallelism: int) -> int:
+    """In how many shares a file is read: one in JSON in one."""
+    divides = unit.path.endswith(".parquet")
+    return min(parallelism, 1 + unit.size // SHARE_BYTES) if divides else 1
 
 
 def _commit_units(head: TableHead) -> list[LogUnit]:

@@ -37,6 +37,10 @@ BUCKET_ROWS = 500_000
 """What has to meet by its path is held by one task up to this many rows."""
 
 
+MOST_BUCKETS = 512
+"""As many files as a task has open at once."""
+
+
 class _Bucket(msgspec.Struct, frozen=True):
     """The files of one bucket."""
 
@@ -87,8 +91,8 @@ def exchanged(
 
 
 def in_waves(buckets: int, parallelism: int) -> int:
-    """At least so many buckets, in tasks that leave no core idle."""
-    return -(-buckets // parallelism) * parallelism
+    """At least so many buckets, in tasks that leave no core idle; at most MOST_BUCKETS."""
+    return min(-(-buckets // parallelism) * parallelism, MOST_BUCKETS)
 
 
 def _divided(scratch: str, by: list[str], buckets: int) -> ArrowFunction:

@@ -43,7 +43,7 @@ class Entries(NamedTuple):
     names: list[str]
     modes: list[int]
     sizes: list[int]
-    modified_ns: list[int]
+    modified_ms: list[int]
 
     def directories(self) -> list[str]:
         """The names of the directories among them."""
@@ -200,5 +200,5 @@ def _looked_at(found: list[os.DirEntry[str]]) -> Entries:
         entries.names.append(entry.name)
         entries.modes.append(told.st_mode)
         entries.sizes.append(told.st_size)
-        entries.modified_ns.append(told.st_mtime_ns)
+        entries.modified_ms.append(told.st_mtime_ns // 1_000_000)
     return entries

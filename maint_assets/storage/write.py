@@ -5,6 +5,7 @@ Import-linter lets only the commit path and the executing stages import this mod
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -58,7 +59,8 @@ def refuse_full(location: Location, size: int) -> None:
             location.uri, f"cannot be written ({error.strerror})", "make room, or allow writing"
         ) from error
     finally:
-        probe.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            probe.unlink()
 
 
 def delete_file(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:

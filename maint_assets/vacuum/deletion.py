@@ -175,9 +175,14 @@ def deepest_last(rows: pa.Table) -> pa.Table:
     return rows.take(pc.sort_indices(order, by))
 
 
+def ledger_files(ledger: Location) -> list[str]:
+    """The files of a ledger so far, one a batch."""
+    return sorted(str(path) for path in pathlib.Path(ledger.path).glob("part-*.parquet"))
+
+
 def ledger_parts(ledger: Location) -> tuple[list[Part], list[dict[str, Any]]]:
     """The parts of a ledger, and the largest rows of the first of them."""
-    paths = sorted(str(path) for path in pathlib.Path(ledger.path).glob("part-*.parquet"))
+    paths = ledger_files(ledger)
     parts = [Part(path, pq.read_metadata(path).num_rows) for path in paths]
     shown = [pq.read_table(path) for path in paths[:SHOWN_PARTS]]
     return parts, largest(pa.concat_tables(shown)) if shown else []

@@ -225,7 +225,7 @@ def _batched(walk: Walk, found: Iterable[tuple[str, read.Entries]]) -> Iterator[
 def _rows(walk: Walk, held: list[tuple[str, read.Entries]]) -> pa.RecordBatch:
     """Entries of directories as rows of the listing."""
     columns = zip(*(entries for _, entries in held), strict=True) if held else [()] * 4
-    names, modes, sizes, modified_ns = (list(chain.from_iterable(each)) for each in columns)
+    names, modes, sizes, modified_ms = (list(chain.from_iterable(each)) for each in columns)
     directories = [directory for directory, entries in held for _ in entries.names]
     spelled, plain = _in_utf8(names)
     kind = pc.bit_wise_and(pa.array(modes, pa.int64()), _KIND)
@@ -236,9 +236,9 @@ def _rows(walk: Walk, held: list[tuple[str, read.Entries]]) -> pa.RecordBatch:
     closed = pc.or_(pc.invert(plain), _of_some(walk.hides_name, spelled, _may_hide(spelled, walk)))
     nested = _of_some(walk.is_table, path, pc.and_(is_dir, pc.invert(closed)))
     size = pc.if_else(is_dir, 0, pa.array(sizes, pa.int64()))
-    modified_ms = pc.divide(pa.array(modified_ns, pa.int64()), 1_000_000)
     parent = pc.utf8_rtrim(within, characters="/")
-    arrays = [path, parent, size, modified_ms, is_dir, pc.or_(closed, nested), nested]
+    times = pa.array(modified_ms, pa.int64())
+    arrays = [path, parent, size, times, is_dir, pc.or_(closed, nested), nested]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 

@@ -5,6 +5,7 @@ several tables, each peer vacuums one after the other in its session, and second
 """
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -40,10 +41,13 @@ print(json.dumps({"seconds": time.perf_counter() - started, "paths": len(done)})
 
 
 class Peak:
-    """The largest resident memory of this process tree while it is watched, in MB."""
+    """The largest resident memory of this process tree while it is watched, in MB.
+
+    ``driver_mb`` is that of this process and of the JVM alone, without Spark's Python workers.
+    """
 
     def __enter__(self) -> "Peak":
-        self.mb, self._stop = 0, threading.Event()
+        self.mb, self.driver_mb, self._stop = 0, 0, threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
@@ -55,13 +59,14 @@ class Peak:
     def _watch(self) -> None:
         me = psutil.Process()
         while not self._stop.wait(0.1):
-            total = 0
+            total = driver = 0
             for process in (me, *me.children(recursive=True)):
-                try:
-                    total += process.memory_info().rss
-                except psutil.Error:
-                    continue
+                with contextlib.suppress(psutil.Error):
+                    rss = process.memory_info().rss
+                    total += rss
+                    driver += rss if process == me or process.name() == "java" else 0
             self.mb = max(self.mb, total >> 20)
+            self.driver_mb = max(self.driver_mb, driver >> 20)
 
 
 def main() -> None:
@@ -98,7 +103,7 @@ def _round(
         with Peak() as peak:
             done = [peer(spark, table, folder) for table in copies]
         rows[name] = {key: round(sum(row[key] for row in done), 3) for key in done[0]}
-        rows[name]["peak_mb"] = peak.mb
+        rows[name]["peak_mb"], rows[name]["driver_mb"] = peak.mb, peak.driver_mb
         print(f"round {number} {name:20} {rows[name]}", flush=True)
     return rows
 
@@ -110,6 +115,7 @@ def _session(folder: Path) -> SparkSession:
     builder = SparkSession.builder.appName("bench")
     for key, value in {
         **setup.spark_conf(),
+        "spark.sql.adaptive.enabled": "true",
         "spark.sql.codegen.wholeStage": "true",
         "spark.sql.codegen.factoryMode": "FALLBACK",
         "spark.driver.memory": "4g",

@@ -16,10 +16,36 @@ def planned_files(
 
     ``what`` is LITE or USING INVENTORY (...).
     """
-    listed = _vacuum(spark, path, retention_hours, mode=f"{what} DRY RUN").collect()
-    # A decoded path behind a scheme: no URI, so `%`, `?` and `#` stand for themselves.
-    found = [Path(row.path.removeprefix("file:")) for row in listed]
-    return {str(file.relative_to(path)) for file in found if not file.is_dir()}
+    return _files(_vacuum(spark, path, retention_hours, mode=f"{what} DRY RUN"), path)
+
+
+def planned_files_at(
+    spark: SparkSession, path: Path, clock: Any, *, hours: float | None = None, mode: str = "FULL"
+) -> set[str]:
+    """The same on a clock of its own."""
+    return _files(_vacuum_at(spark, path, clock, hours=hours, mode=mode, dry_run=True), path)
+
+
+def vacuum_at(
+    spark: SparkSession, path: Path, clock: Any, *, hours: float | None = None, mode: str = "FULL"
+) -> None:
+    """Its VACUUM, executed, on a clock of its own."""
+    _vacuum_at(spark, path, clock, hours=hours, mode=mode, dry_run=False).collect()
+
+
+def clock_at(spark: SparkSession, now_ms: int) -> Any:
+    """A clock for Delta that stands still."""
+    jvm: Any = spark._jvm
+    return jvm.org.apache.spark.util.ManualClock(now_ms)
+
+
+def log_at(spark: SparkSession, path: Path, clock: Any) -> Any:
+    """Delta's log of a table on a clock of its own: the one that SQL about the path uses next."""
+    forget(spark)
+    jvm: Any = spark._jvm
+    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
+        spark._jsparkSession, jvm.org.apache.hadoop.fs.Path(str(path)), clock
+    )
 
 
 def vacuum(spark: SparkSession, path: Path, retention_hours: float | None = None) -> None:
@@ -29,6 +55,7 @@ def vacuum(spark: SparkSession, path: Path, retention_hours: float | None = None
 
 def rows(spark: SparkSession, path: Path, version: int | None = None) -> list[dict[str, Any]]:
     """All rows of a version, the newest without one, in a fixed order."""
+    forget(spark)
     found = _read(spark, path, version).collect()
     return sorted((row.asDict(recursive=True) for row in found), key=repr)
 
@@ -42,6 +69,7 @@ def readable_versions(spark: SparkSession, path: Path) -> list[int]:
 
 def active_files(spark: SparkSession, path: Path) -> set[str]:
     """The data files of the newest version, decoded, relative to the root."""
+    forget(spark)
     found = _read(spark, path, None).selectExpr("_metadata.file_path as path").distinct()
     files = [Path(unquote(row.path.removeprefix("file:"))) for row in found.collect()]
     return {str(file.relative_to(path)) for file in files}
@@ -65,8 +93,30 @@ def _vacuum(spark: SparkSession, path: Path, hours: float | None, *, mode: str =
     return spark.sql(f"VACUUM {table(path)} {retain} {mode}")
 
 
+def _vacuum_at(
+    spark: SparkSession, path: Path, clock: Any, *, hours: float | None, mode: str, dry_run: bool
+) -> DataFrame:
+    log_at(spark, path, clock)
+    jvm: Any = spark._jvm
+    delta, option = jvm.org.apache.spark.sql.delta, jvm.scala.Option
+    nothing = jvm.scala.collection.immutable.HashMap()
+    place = jvm.org.apache.hadoop.fs.Path(str(path))
+    session = spark._jsparkSession
+    table = delta.catalog.DeltaTableV2.apply(session, place, nothing, "VACUUM")
+    retain, how = option.apply(hours), option.apply(mode)
+    found = delta.commands.VacuumCommand.gc(
+        session, table, dry_run, retain, option.empty(), how, nothing, clock
+    )
+    return DataFrame(found, spark)
+
+
+def _files(listed: DataFrame, path: Path) -> set[str]:
+    # A decoded path behind a scheme: no URI, so `%`, `?` and `#` stand for themselves.
+    found = [Path(row.path.removeprefix("file:")) for row in listed.collect()]
+    return {str(file.relative_to(path)) for file in found if not file.is_dir()}
+
+
 def _read(spark: SparkSession, path: Path, version: int | None) -> DataFrame:
-    forget(spark)
     options = {} if version is None else {"versionAsOf": str(version)}
     return spark.read.format("delta").options(**options).load(str(path))
 

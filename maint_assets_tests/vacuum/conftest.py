@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets_tests.chain import Chain, set_clock
+from maint_assets_tests.story import Story
 
 ChainOf = Callable[..., Chain]
 
@@ -39,3 +40,9 @@ def chain_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
     yield chain_of
     for chain in made:
         chain.launcher.instance.dispose()
+
+
+@pytest.fixture
+def story(spark: SparkSession, tmp_path: Path, chain_of: ChainOf) -> Story:
+    """A table that is about to be told."""
+    return Story(spark, tmp_path / "table", chain_of)

@@ -157,7 +157,7 @@ def test_a_disk_that_fills_up_ends_the_deletion_and_the_next_finishes_it(
     left = len(list(tmp_path.glob("s*")))
     assert 0 < left < 4_500
     assert 4_500 - left == recorded + 1_000
-    assert f"{recorded} of 4500 planned paths are recorded" in str(raised.value)
+    assert f"outcomes of {recorded} of 4500 paths are recorded" in str(raised.value)
     assert "what became of the last 1000 paths is not" in str(raised.value)
     again = chain.execute(report)
     assert again.error is None

@@ -55,7 +55,7 @@ def test_an_entry_that_vanished_is_left_out(
 def test_a_row_is_hidden_by_the_rule_of_names(name: str, iceberg: bool, column: str) -> None:
     walk = Walk(table="/", partition_columns=[column, "_p"], iceberg=iceberg)
     name = name.encode("utf-8", "replace").decode()
-    entries = read.Entries([name], [0o100644], [1], [1_999_999])
+    entries = read.Entries([name], [0o100644], [1], [1])
 
     rows = _rows(walk, [("d/", entries)])
 

@@ -18,19 +18,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
+    invariant,
     precondition,
     rule,
     run_state_machine_as_test,
 )
 from pyspark.sql import SparkSession
 
+from maint_assets.delta.deletion_vectors import file_path
+from maint_assets.delta.paths import TableRoot
 from maint_assets_tests.builder import DAY_MS, Action, TableBuilder
+from maint_assets_tests.chain import Chain
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.vacuum.planning import planned
 
 logger = logging.getLogger(__name__)
 
 STORIES = int(os.environ.get("STORIES", "12"))
+EXECUTED_OF = 10
+"""One of so many stories is executed too: by us, and on a copy by delta-spark."""
+
 RETENTION_DAYS = 7
 START_DAYS = 30
 
@@ -46,10 +53,12 @@ class Story(RuleBasedStateMachine):
 
     spark: ClassVar[SparkSession]
     told: ClassVar[int] = 0
+    executed: ClassVar[int] = 0
 
     def __init__(self) -> None:
         super().__init__()
         self.path = Path(tempfile.mkdtemp(prefix="story-"))
+        self.needed: dict[int, set[str]] = {0: set()}
         self.days_ago = float(START_DAYS)
         self.added: dict[str, Action] = {}
         self.deleted: dict[str, int] = {}
@@ -58,7 +67,7 @@ class Story(RuleBasedStateMachine):
     @initialize()
     def create(self) -> None:
         features = ["deletionVectors", "v2Checkpoint"]
-        self.table = TableBuilder(self.path).at(days_ago=self.days_ago)
+        self.table = TableBuilder(self.path / "t").at(days_ago=self.days_ago)
         self.table.create(partition_columns=["p"], features=features)
         self.table.add("first", partition={"p": "1"})
 
@@ -97,7 +106,7 @@ class Story(RuleBasedStateMachine):
 
     @rule(place=PLACES, name=NAMES, days=AGES)
     def stray(self, place: str, name: str, days: float) -> None:
-        if not (self.path / place / f"stray-{name}").exists():
+        if not (self.path / "t" / place / f"stray-{name}").exists():
             self.table.stray(f"{place}stray-{name}", age_days=days)
 
     @rule(days=st.sampled_from([1.0, 5.0, 9.0]))
@@ -105,21 +114,58 @@ class Story(RuleBasedStateMachine):
         self.days_ago = max(self.days_ago - days, 0.5)
         self.table.at(days_ago=self.days_ago)
 
+    @invariant()
+    def remember(self) -> None:
+        """What each version needs on the storage."""
+        vectors = (vector_file(add.get("deletionVector")) for add in self.table.live.values())
+        needed = {*map(unquote, self.table.live), *(file for file in vectors if file)}
+        self.needed[self.table.version] = needed
+
     def counts(self) -> dict[str, int]:
         return {path: self.deleted.get(path, 0) for path in self.table.live}
 
     def teardown(self) -> None:
-        """The end of the story: what may go now?"""
+        """The end of the story: what may go now? Now and then it goes."""
         try:
             cutoff_ms = int(time.time() * 1000) - RETENTION_DAYS * DAY_MS  # noqa: TID251
-            ours = planned(self.spark, self.path, cutoff_ms=cutoff_ms)
-            theirs = delta_spark.planned_files(self.spark, self.path)
+            ours = planned(self.spark, self.path / "t", cutoff_ms=cutoff_ms)
+            theirs = delta_spark.planned_files(self.spark, self.path / "t")
             assert ours.files == theirs
             assert not ours.missing
             assert not ours.files & {unquote(path) for path in self.table.live}
+            if type(self).told % EXECUTED_OF == 0:
+                self.execute(ours.files)
             type(self).told += 1
         finally:
             shutil.rmtree(self.path)
+
+    def execute(self, goes: set[str]) -> None:
+        """Both vacuums executed leave the same files, so the same versions can be read."""
+        mine, theirs = self.path / "t", self.path / "theirs"
+        shutil.copytree(mine, theirs)
+        before = files_of(mine)
+        chain = Chain.of(mine, self.path / "workspace", allow_clock_skew=True)
+        assert chain.vacuum().error is None
+        chain.launcher.instance.dispose()
+        delta_spark.vacuum(self.spark, theirs)
+        assert files_of(mine) == files_of(theirs) == before - goes
+        readable = [version for version, needed in self.needed.items() if needed <= files_of(mine)]
+        found = delta_spark.readable_versions(self.spark, mine)
+        assert [version for version in found if version <= self.table.version] == readable
+        type(self).executed += 1
+
+
+def files_of(path: Path) -> set[str]:
+    """Every file but those of the log."""
+    found = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
+    return {str(file) for file in found if file.parts[0] != "_delta_log"}
+
+
+def vector_file(vector: Action | None) -> str | None:
+    """Where a deletion vector of the builder lies."""
+    if vector is None:
+        return None
+    return file_path(vector["storageType"], vector["pathOrInlineDv"], TableRoot.of("/t"))
 
 
 @pytest.mark.slow
@@ -139,5 +185,6 @@ def test_random_stories_end_with_the_plan_of_delta_spark(spark: SparkSession) ->
         ),
     )
 
-    logger.info("%s stories told", Story.told)
+    logger.info("%s stories told, %s of them executed", Story.told, Story.executed)
     assert Story.told >= STORIES
+    assert Story.executed >= STORIES // EXECUTED_OF
