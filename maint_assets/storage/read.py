@@ -52,10 +52,16 @@ class Entries(NamedTuple):
 
 
 def files(location: Location, directory: str) -> list[FileEntry]:
-    """The files directly in ``directory``, by name; empty when there is no such directory."""
+    """The files directly in ``directory``, by name; empty when there is no such directory.
+
+    Raises StorageError.
+    """
     if not Path(location.path).is_dir():
         return []
-    found = obstore.list_with_delimiter(location.store(), directory)["objects"]
+    try:
+        found = obstore.list_with_delimiter(location.store(), directory)["objects"]
+    except BaseError as error:
+        raise _unreadable(location, directory, str(error).splitlines()[0]) from error
     return sorted(
         (
             FileEntry(
@@ -172,11 +178,12 @@ def _scanned(location: Location, path: str) -> Generator[Iterator[os.DirEntry[st
         with _scandir(f"{location.path}/{path}") as found:
             yield found
     except OSError as error:
-        raise StorageError(
-            location.uri,
-            f"directory {path or '.'} cannot be read ({error.strerror})",
-            "allow reading it, or mend the disk",
-        ) from error
+        raise _unreadable(location, path, error.strerror) from error
+
+
+def _unreadable(location: Location, directory: str, why: str | None) -> StorageError:
+    found = f"directory {directory or '.'} cannot be read ({why})"
+    return StorageError(location.uri, found, "allow reading it, or mend the disk")
 
 
 @contextmanager

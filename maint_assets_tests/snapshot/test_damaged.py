@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from maint_assets.delta.features import Operation, unsupported
-from maint_assets.errors import CorruptLogError, LogGapError, MaintError, NotADeltaTableError
+from maint_assets.errors import (
+    CorruptLogError,
+    LogGapError,
+    MaintError,
+    NotADeltaTableError,
+    StorageError,
+)
 from maint_assets.snapshot.head import table_head
+from maint_assets.storage import read
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder, tree
 
@@ -158,6 +165,31 @@ def test_feature_that_vacuum_must_not_meet_is_named(tmp_path: Path, feature: str
     head = table_head(Location.of(str(tmp_path)))
 
     assert any(feature in reason for reason in unsupported(head.protocol, Operation.VACUUM))
+
+
+def test_checksum_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TableBuilder(tmp_path).create().add("a").checksum()
+    sound = read.content
+
+    def denied(location: Location, path: str) -> bytes:
+        if path.endswith(".crc"):
+            raise PermissionError(13, "Permission denied")
+        return sound(location, path)
+
+    monkeypatch.setattr(read, "content", denied)
+
+    with pytest.raises(CorruptLogError, match=r"0001\.crc cannot be read .*Permission denied"):
+        table_head(Location.of(str(tmp_path)))
+
+
+def test_log_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path).create().add("a")
+    (table.log / "loop").symlink_to(table.log / "loop")
+
+    with pytest.raises(StorageError, match="_delta_log cannot be read"):
+        table_head(Location.of(str(tmp_path)))
 
 
 def test_broken_checksum_counts_as_absent(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What lies under the root, entry by entry."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,17 @@ def test_a_row_is_hidden_by_the_rule_of_names(name: str, iceberg: bool, column: 
             "nested_table": False,
         }
     ]
+
+
+@pytest.mark.parametrize("modified_ns", [-1_500_001, 0, 10_413_792_000 * 10**9 + 1])
+def test_any_time_of_a_file_is_listed_as_a_deletion_will_see_it(
+    tmp_path: Path, modified_ns: int
+) -> None:
+    (tmp_path / "a").touch()
+    os.utime(tmp_path / "a", ns=(modified_ns, modified_ns))
+    walk = walk_of(tmp_path)
+
+    [rows] = _batched(walk, (("", each) for each in read.directory(walk.location, "")))
+
+    found = read.size_and_mtime(walk.location, "a")
+    assert [(row["size"], row["modified_ms"]) for row in rows.to_pylist()] == [found]

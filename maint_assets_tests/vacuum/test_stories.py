@@ -1,6 +1,6 @@
 """Random stories of a table; at the end of each, delta-spark and we must plan the same deletion.
 
-CI plays the same few each time, ``make stories N=2000`` other ones.
+Each run of the tests plays the same few, ``make stories N=2000`` other ones.
 """
 
 import logging
@@ -34,7 +34,7 @@ from maint_assets_tests.vacuum.planning import planned
 
 logger = logging.getLogger(__name__)
 
-STORIES = int(os.environ.get("STORIES", "12"))
+STORIES = int(os.environ.get("STORIES", "8"))
 EXECUTED_OF = 10
 """One of so many stories is executed too: by us, and on a copy by delta-spark."""
 
