@@ -44,7 +44,8 @@ def head_of(path: Path):
 
 
 def state(spark: SparkSession, path: Path) -> set[tuple[object, ...]]:
-    shares = replay.snapshot(spark, head_of(path), parallelism=2)
+    scratch = str(path.with_name(f"scratch of {path.name}"))
+    shares = replay.snapshot(spark, head_of(path), parallelism=2, scratch=scratch)
     rows = [row for share in shares for row in share.as_frame(SNAPSHOT_SCHEMA).collect()]
     names = ("action", "path", "dv_id", "dv_path", "size", "deletion_ms")
     found = [tuple(row[name] for name in names) for row in rows if row.action != "commit"]
@@ -61,6 +62,7 @@ def test_every_checkpoint_gives_the_state_of_all_commits(
     whole = state(spark, tmp_path / "plain")
     if way != "one task":
         monkeypatch.setattr(replay, "SMALL_LOG_BYTES", -1)
+        monkeypatch.setattr(replay, "SHARE_BYTES", 1_000)
     if way == "buckets":
         monkeypatch.setattr(replay, "BUCKET_BYTES", 3_000)
     states = {}

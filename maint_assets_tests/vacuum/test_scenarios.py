@@ -64,6 +64,7 @@ def test_removing_a_file_does_not_delete_it_before_it_is_asked_to(story: Story) 
     assert [row["id"] for row in story.rows()] == [2]
 
 
+@pytest.mark.long
 def test_after_a_purge_only_the_newest_files_stay(story: Story) -> None:
     story.create(enableDeletionVectors="true")
     for first in range(0, 10, 2):
@@ -166,6 +167,7 @@ def test_versions_with_vectors_stay_readable_once_the_feature_is_dropped(story: 
     assert story.rows() == before
 
 
+@pytest.mark.long
 def test_a_restored_file_stays_and_its_second_removal_counts(story: Story) -> None:
     [file] = story.create().append(1).data_files()
     story.append(2).delete("id = 1").wait(days=DAYS - 2).restore(1)
