@@ -77,7 +77,7 @@ def files(location: Location, directory: str) -> list[FileEntry]:
 
 def content(location: Location, path: str) -> bytes:
     """The bytes of a small file; FileNotFoundError when it is gone."""
-    with _as_os_error():
+    with as_os_error():
         return bytes(obstore.get(location.store(), path).bytes())
 
 
@@ -148,10 +148,19 @@ def is_utf8(name: str) -> bool:
     return True
 
 
+@contextmanager
+def as_os_error() -> Generator[None, None, None]:
+    """What obstore raises beyond FileNotFoundError, as the OSError that it is."""
+    try:
+        yield
+    except BaseError as error:
+        raise OSError(one_line(error)) from error
+
+
 def _chunks(location: Location, path: str) -> Iterator[bytes]:
     """A file in pieces: ranges, as obstore's own stream is cut into the pieces of its runtime."""
     store = location.store()
-    with _as_os_error():
+    with as_os_error():
         found = obstore.get(store, path)
         size = found.meta["size"]
         if size <= _CHUNK_BYTES:
@@ -160,15 +169,6 @@ def _chunks(location: Location, path: str) -> Iterator[bytes]:
         for start in range(0, size, _CHUNK_BYTES):
             end = min(start + _CHUNK_BYTES, size)
             yield bytes(obstore.get_range(store, path, start=start, end=end))
-
-
-@contextmanager
-def _as_os_error() -> Generator[None, None, None]:
-    """What obstore raises beyond FileNotFoundError, as the OSError that it is."""
-    try:
-        yield
-    except BaseError as error:
-        raise OSError(one_line(error)) from error
 
 
 @contextmanager

@@ -9,15 +9,15 @@ import contextlib
 import errno
 import os
 import pathlib
-import stat
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import AlreadyExistsError
 
-from maint_assets.errors import StorageError, one_line
+from maint_assets.errors import StorageError
+from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from maint_assets.storage.location import Location
@@ -38,12 +38,11 @@ _DELETED = Deletion("deleted")
 
 def put_if_absent(location: Location, path: str, body: bytes) -> bool:
     """Whether the file was made; False when one of that name was there already."""
-    try:
-        obstore.put(location.store(), path, body, mode="create")
-    except AlreadyExistsError:
-        return False
-    except BaseError as error:
-        raise OSError(one_line(error)) from error
+    with read.as_os_error():
+        try:
+            obstore.put(location.store(), path, body, mode="create")
+        except AlreadyExistsError:
+            return False
     return True
 
 
@@ -70,9 +69,8 @@ def delete_file(location: Location, path: str, *, size: int, modified_ms: int) -
     """
     target = f"{location.path}/{path}"
     try:
-        found = os.lstat(target)
-        same = found.st_size == size and found.st_mtime_ns // 1_000_000 == modified_ms
-        if not same or stat.S_ISLNK(found.st_mode):
+        found = read.size_and_mtime(location, path)
+        if found is not None and found != (size, modified_ms):
             return Deletion("skipped", "changed since it was planned")
         os.unlink(target)  # noqa: PTH108 - a Path a file costs more than the deletion
     except (FileNotFoundError, NotADirectoryError):
