@@ -205,7 +205,8 @@ class TableBuilder:
     def checkpoint(self, kind: str = "classic", *, parts: int = 1, hint: bool = True) -> Self:
         """A checkpoint of the state: ``classic`` (in parts), ``v2-json`` or ``v2-parquet``.
 
-        The V2 kinds keep file actions in ``parts`` sidecars and need the feature v2Checkpoint.
+        The V2 kinds keep file actions in ``parts`` sidecars and need the feature v2Checkpoint;
+        ``v2-json`` without parts has them in itself.
         """
         state = checkpoints.State(self.version, self._overview(), self._files())
         uuids = [self.next_uuid() for _ in range(parts + 1)]

@@ -102,7 +102,8 @@ def write(log: Path, state: State, kind: str, *, parts: int, uuids: Sequence[str
     sidecars = list(_sidecars(log, state, uuids[1:]))
     top = log / f"{state.version:020}.checkpoint.{uuids[0]}.{suffix}"
     mark = {"checkpointMetadata": {"version": state.version}}
-    actions = [mark, *state.overview, *(_sidecar(file) for file in sidecars)]
+    files = [_sidecar(file) for file in sidecars] if parts else state.files
+    actions = [mark, *state.overview, *files]
     if suffix == "json":
         top.write_text("".join(json.dumps(action) + "\n" for action in actions))
     else:

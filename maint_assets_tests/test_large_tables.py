@@ -31,13 +31,14 @@ def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("maint_assets.assets.deletion_stage.SMALL_PLAN", 0)
 
 
-def _table(path: Path) -> TableBuilder:
+def _table(path: Path, kind: str = "classic", parts: int = 2) -> TableBuilder:
     """Partitions, a checkpoint with commits before and after it, removes, vectors, strays."""
-    table = TableBuilder(path).at(days_ago=40).create(partition_columns=["p"])
+    features = ["v2Checkpoint"] if kind != "classic" else []
+    table = TableBuilder(path).at(days_ago=40).create(partition_columns=["p"], features=features)
     for value in ("a b", "é/ü", "100%"):
         table.add("1.parquet", "2.parquet", "3.parquet", partition={"p": value})
     table.remove(sorted(table.live)[0])
-    table.checkpoint("classic", parts=2)
+    table.checkpoint(kind, parts=parts)
     table.remove(sorted(table.live)[1])
     table.add("new.parquet", partition={"p": "a b"})
     for number in range(8):
@@ -63,11 +64,14 @@ def _digests(chain: Chain) -> dict[str, str]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("kind", "parts"), [("classic", 2), ("v2-json", 0), ("v2-json", 2), ("v2-parquet", 2)]
+)
 def test_large_plan_is_the_small_one(
-    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+    kind: str, parts: int, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     path = tmp_path / "t"
-    _table(path)
+    _table(path, kind, parts)
 
     small, report = _planned(path, tmp_path / "small")
     request.getfixturevalue("nothing_is_small")
