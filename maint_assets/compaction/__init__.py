@@ -1,0 +1,1 @@
+"""OPTIMIZE: which files are rewritten together, and their rewrite."""
