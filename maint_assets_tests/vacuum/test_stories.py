@@ -38,8 +38,11 @@ STORIES = int(os.environ.get("STORIES", "6"))
 EXECUTED_OF = 25
 """One of so many stories is executed too: by us, and on a copy by delta-spark."""
 
+LOGGED_OF = 50
+
 RETENTION_DAYS = 7
-START_DAYS = 30
+START_DAYS = 30.5
+"""No wait ends at the retention: both plans are made some seconds later than the story was."""
 
 NAMES = st.sampled_from(["a", "b", "c d", "é%", "x=1", "_u", "#1", "p+q"])
 PARTITIONS = st.sampled_from(["1", "a b", "50%", "é/ü", None])
@@ -59,7 +62,7 @@ class Story(RuleBasedStateMachine):
         super().__init__()
         self.path = Path(tempfile.mkdtemp(prefix="story-"))
         self.needed: dict[int, set[str]] = {0: set()}
-        self.days_ago = float(START_DAYS)
+        self.days_ago = START_DAYS
         self.added: dict[str, Action] = {}
         self.deleted: dict[str, int] = {}
         self.written = 0
@@ -136,6 +139,8 @@ class Story(RuleBasedStateMachine):
             if type(self).told % EXECUTED_OF == 0:
                 self.execute(ours.files)
             type(self).told += 1
+            if type(self).told % LOGGED_OF == 0:
+                logger.info("%s stories told", type(self).told)
         finally:
             shutil.rmtree(self.path)
 
