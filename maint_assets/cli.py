@@ -30,6 +30,9 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask before acting.")
 _workspace = click.option(
     "--workspace", default="./.maint", show_default=True, help="Where plans and ledgers are kept."
 )
+_OPTIONS = {"--target-file-size": "--target-size", "--compaction": "--min-size"}
+"""Keys of the config whose option has another name."""
+
 _config_file = click.argument("config_file", default=config.DEFAULT_CONFIG)
 
 
@@ -66,7 +69,7 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
     asked |= {name: options[name] for name in ("retention", "mode", "inventory") if options[name]}
     if options["inventory"]:
         asked.setdefault("mode", "inventory")
-    settings, table = _one_table(table_uri, workspace, asked)
+    settings, table = _one_table(table_uri, workspace, vacuum=asked)
     with _launcher(settings) as launcher:
         report = plan_vacuum(launcher, table)
         if not options["as_json"]:
@@ -83,6 +86,50 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
 
 @cli.command()
 @click.argument("table_uri")
+@click.option("--where", help="Only partitions of which this condition in Spark SQL holds.")
+@click.option("--purge", is_flag=True, help="Rewrite exactly the files with deleted rows.")
+@click.option("--target-size", help="Size of the new files, such as 256MB.")
+@click.option("--min-size", help="Smaller files are merged; half of the target if not given.")
+@click.option("--max-bytes", help="Rewrite at most so much; the rest is postponed.")
+@_execute
+@_yes
+@_paths
+@_json
+@_workspace
+def optimize(table_uri: str, workspace: str, **options: Any) -> None:
+    """Plan, and with --execute make, few large files of many small ones."""
+    from maint_assets.assets.compaction_report import (  # noqa: PLC0415
+        execute_compaction,
+        plan_compaction,
+    )
+    from maint_assets.assets.compaction_terminal import show_bins, show_rewritten  # noqa: PLC0415
+
+    keys = {
+        "where": "where",
+        "target_size": "target_file_size",
+        "min_size": "min_file_size",
+        "max_bytes": "max_bytes_per_run",
+    }
+    asked = {key: options[name] for name, key in keys.items() if options[name] is not None}
+    settings, table = _one_table(
+        table_uri, workspace, compaction={**asked, "purge": options["purge"]}
+    )
+    with _launcher(settings) as launcher:
+        report = plan_compaction(launcher, table)
+        if not options["as_json"]:
+            show_bins(out, report, paths=options["paths"])
+        if options["execute"] and _agreed(report, options):
+            report = execute_compaction(launcher, table, report, by=getpass.getuser())
+            if not options["as_json"]:
+                show_rewritten(out, report)
+    if options["as_json"]:
+        _print_json(report.json(paths=options["paths"]))
+    if report.error is not None:
+        raise report.error
+
+
+@cli.command()
+@click.argument("table_uri")
 @_json
 @_workspace
 def inspect(table_uri: str, workspace: str, as_json: bool) -> None:  # noqa: FBT001
@@ -90,7 +137,7 @@ def inspect(table_uri: str, workspace: str, as_json: bool) -> None:  # noqa: FBT
     from maint_assets.assets.report import inspection, inspection_json  # noqa: PLC0415
     from maint_assets.assets.terminal import show_inspection  # noqa: PLC0415
 
-    settings, table = _one_table(table_uri, workspace, {})
+    settings, table = _one_table(table_uri, workspace)
     with _launcher(settings) as launcher:
         seen, _ = inspection(launcher, table)
     if as_json:
@@ -110,18 +157,23 @@ def inspect(table_uri: str, workspace: str, as_json: bool) -> None:  # noqa: FBT
 def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **options: Any) -> None:
     """Plan, and with --execute maintain, the tables of a config."""
     from maint_assets.assets.fleet import run_tables  # noqa: PLC0415
+    from maint_assets.assets.stages import CHAINS, Branch  # noqa: PLC0415
     from maint_assets.assets.terminal import show_fleet  # noqa: PLC0415
 
-    unbuilt = sorted(set(only) - {"vacuum"})
+    unbuilt = sorted(set(only) - set(CHAINS))
     if unbuilt:
-        raise ConfigError("run", f"--only {unbuilt[0]} is not in this version", "use --only vacuum")
+        built = " or ".join(f"--only {name}" for name in CHAINS)
+        raise ConfigError("run", f"--only {unbuilt[0]} is not in this version", f"use {built}")
     settings = config.load(config_file)
     tables = [settings.table(name) for name in names] or list(settings.tables)
     if not tables:
         raise ConfigError(config_file, "names no tables", "add one under tables:")
     with _launcher(settings) as launcher:
         agreed = None if options["as_json"] else lambda report: _agreed(report, options)
-        reports = run_tables(launcher, tables, execute=options["execute"], agreed=agreed)
+        branches: list[Branch] = [branch for branch in CHAINS if not only or branch in only]
+        reports = run_tables(
+            launcher, tables, branches=branches, execute=options["execute"], agreed=agreed
+        )
     if options["as_json"]:
         _print_json({"tables": {n: r.json(paths=options["paths"]) for n, r in reports.items()}})
     else:
@@ -191,7 +243,7 @@ def _print_json(value: dict[str, Any]) -> None:
 
 
 def _one_table(
-    uri: str, workspace: str, vacuum: dict[str, Any]
+    uri: str, workspace: str, **asked: dict[str, Any]
 ) -> tuple[config.Maintenance, config.TableSettings]:
     """Settings for one table that no config names: its name comes from its location."""
     from maint_assets.storage.location import Location  # noqa: PLC0415
@@ -200,11 +252,12 @@ def _one_table(
     mark = hashlib.sha256(path.encode()).hexdigest()[:8]
     name = re.sub(r"\W", "_", Path(path).name, flags=re.ASCII) + f"_{mark}"
     try:
-        settings = config.VacuumSettings(**vacuum)
+        table = config.TableSettings.model_validate({"name": name, "uri": path, **asked})
     except ValidationError as error:
-        message = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ConfigError("--retention", message, "mend that value") from None
-    table = config.TableSettings(name=name, uri=path, vacuum=settings)
+        first = error.errors()[0]
+        option = "--" + str(first["loc"][-1]).replace("_", "-")
+        message = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(_OPTIONS.get(option, option), message, "mend that value") from None
     return config.Maintenance(workspace=str(Path(workspace).resolve()), tables=(table,)), table
 
 
@@ -224,15 +277,9 @@ def _launcher(settings: config.Maintenance) -> Iterator[Any]:
 
 def _agreed(report: Any, options: dict[str, Any]) -> bool:
     """Whether a person agrees to the plan; not asked without a terminal or with --yes."""
-    plan = report.planned.plan
-    if options["yes"] or options["as_json"] or not sys.stdin.isatty():
+    if options["yes"] or options["as_json"] or not sys.stdin.isatty() or report.is_empty:
         return True
-    if not plan.files + plan.directories:
-        return True
-    return click.confirm(
-        f"Delete {plan.files:,} files and {plan.directories:,} directories of {plan.table}?",
-        err=True,
-    )
+    return click.confirm(report.question, err=True)
 
 
 if __name__ == "__main__":

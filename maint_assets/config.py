@@ -30,6 +30,8 @@ _UNIT_MS = {
     "day": 86_400_000,
     "week": 604_800_000,
 }
+_UNIT_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 _DURATION = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
@@ -60,6 +62,17 @@ def duration(text: object) -> timedelta:
         raise ValueError(f"the duration '{text}' is too long") from None
 
 
+def size(text: object) -> int:
+    """The bytes of ``256MB``, ``1 GB`` or ``1073741824``; KB, MB, GB, TB are powers of 1024.
+
+    Raises ValueError for anything else.
+    """
+    match = _SIZE.fullmatch(str(text))
+    if match is None or isinstance(text, bool):
+        raise ValueError(f"a size reads like '256MB' or '1 GB', not '{text}'")
+    return int(float(match[1]) * _UNIT_BYTES[match[2].lower()])
+
+
 def milliseconds(length: timedelta) -> int:
     """A length of time in whole milliseconds."""
     return length // timedelta(milliseconds=1)
@@ -69,6 +82,14 @@ Duration = Annotated[
     timedelta,
     BeforeValidator(duration),
     WithJsonSchema({"type": "string", "examples": ["7 days", "168 hours"]}),
+]
+
+
+Size = Annotated[
+    int,
+    BeforeValidator(size),
+    Field(gt=0),
+    WithJsonSchema({"type": ["string", "integer"], "examples": ["256MB", "1 GB"]}),
 ]
 
 
@@ -98,6 +119,26 @@ class VacuumSettings(_Model):
         return self
 
 
+class CompactionSettings(_Model):
+    """How a table's files are rewritten; ``min_file_size`` None means half of the target."""
+
+    target_file_size: Size = 256 << 20
+    min_file_size: Size | None = None
+    max_deleted_rows_ratio: float = Field(default=0.05, ge=0, le=1)
+    purge: bool = False
+    where: str | None = None
+    approval: Literal["manual", "auto"] = "manual"
+    plan_max_age: Duration = timedelta(hours=24)
+    max_bytes_per_run: Size | None = None
+    max_bytes_per_commit: Size = 64 << 30
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> CompactionSettings:
+        if self.min_file_size is not None and self.min_file_size > self.target_file_size:
+            raise ValueError("min_file_size is larger than target_file_size")
+        return self
+
+
 class TableSettings(_Model):
     """One table: its name in keys and the UI, where it lies, and what is done to it."""
 
@@ -105,6 +146,7 @@ class TableSettings(_Model):
     uri: str
     depends_on: tuple[str, ...] = ()
     vacuum: VacuumSettings = VacuumSettings()
+    compaction: CompactionSettings = CompactionSettings()
     schedule: str | None = None
     owners: tuple[str, ...] = ()
 
@@ -113,6 +155,13 @@ class TableSettings(_Model):
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"a table name has letters, digits and _, not '{self.name}'")
         return self
+
+
+_MODELS: dict[str, type[BaseModel]] = {
+    "tables": TableSettings,
+    "vacuum": VacuumSettings,
+    "compaction": CompactionSettings,
+}
 
 
 class Maintenance(_Model):
@@ -258,9 +307,7 @@ def _config_error(error: ValidationError, *, source: str, node: yaml.Node | None
 
 def _known_keys(place: tuple[int | str, ...]) -> list[str]:
     names = [part for part in place[:-1] if isinstance(part, str)]
-    model: type[BaseModel] = {"tables": TableSettings, "vacuum": VacuumSettings}.get(
-        names[-1] if names else "", Maintenance
-    )
+    model: type[BaseModel] = _MODELS.get(names[-1] if names else "", Maintenance)
     return [*model.model_fields, *(["defaults"] if model is Maintenance else [])]
 
 

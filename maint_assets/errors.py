@@ -15,9 +15,13 @@ MaintError
   ChecksumMismatchError           exit 1: replay and version checksum disagree
   PropertyError                   exit 1: a table property that is not valid
   CommitError                     exit 1: the log could not be written
+  ConflictError                   exit 1: others changed the table; surely nothing was committed
+  UnknownOutcomeError             exit 1: nobody knows whether a commit was written
   DeletionFailedError             exit 1: some planned paths are still there
+  RewriteError                    exit 1: a rewrite that would not keep the rows
   StorageError                    exit 1: a directory or file that cannot be read or written
   StageMissingError               exit 1: an upstream stage was never materialised
+  PredicateError                  exit 2: a partition predicate that is not one
   ConfigError                     exit 2: a config file or argument that does not fit
 """
 
@@ -106,8 +110,24 @@ class CommitError(MaintError):
     """A commit could not be written."""
 
 
+class ConflictError(MaintError):
+    """What others committed first leaves no room for a rewrite; surely nothing was committed."""
+
+    files_may_be_removed = True
+
+
+class UnknownOutcomeError(MaintError):
+    """The storage failed while a commit was written: it may be there now, or come later."""
+
+
 class DeletionFailedError(MaintError):
     """Some planned paths could not be deleted; the ledger names each."""
+
+
+class RewriteError(MaintError):
+    """New files would not hold the rows of the old ones."""
+
+    files_may_be_removed: ClassVar[bool] = True
 
 
 class StorageError(MaintError):
@@ -116,6 +136,12 @@ class StorageError(MaintError):
 
 class StageMissingError(MaintError):
     """A stage was asked for whose upstream was never materialised."""
+
+
+class PredicateError(MaintError):
+    """A partition predicate names other columns, or is no condition."""
+
+    exit_code = 2
 
 
 class ConfigError(MaintError):

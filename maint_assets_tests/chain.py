@@ -9,10 +9,15 @@ from typing import Any
 import dagster as dg
 import pyarrow.dataset as ds
 
+from maint_assets.assets.compaction_report import (
+    CompactionReport,
+    execute_compaction,
+    plan_compaction,
+)
 from maint_assets.assets.launch import Launched, Launcher
 from maint_assets.assets.report import VacuumReport, execute_vacuum, plan_vacuum, planned_paths
 from maint_assets.assets.store import StageStore
-from maint_assets.config import Maintenance, TableSettings, VacuumSettings
+from maint_assets.config import CompactionSettings, Maintenance, TableSettings, VacuumSettings
 
 
 @dataclass(frozen=True)
@@ -25,9 +30,27 @@ class Chain:
     @classmethod
     def of(cls, path: Path, workspace: Path, **vacuum: Any) -> Chain:
         """A chain on an ephemeral instance; keywords are vacuum settings."""
-        table = TableSettings(name="t", uri=str(path), vacuum=VacuumSettings(**vacuum))
+        return cls._of(
+            workspace, TableSettings(name="t", uri=str(path), vacuum=VacuumSettings(**vacuum))
+        )
+
+    @classmethod
+    def compacting(cls, path: Path, workspace: Path, **compaction: Any) -> Chain:
+        """The same; keywords are compaction settings."""
+        return cls._of(
+            workspace,
+            TableSettings(name="t", uri=str(path), compaction=CompactionSettings(**compaction)),
+        )
+
+    @classmethod
+    def _of(cls, workspace: Path, table: TableSettings) -> Chain:
         settings = Maintenance(workspace=str(workspace), tables=(table,))
         return cls(Launcher(settings, dg.DagsterInstance.ephemeral()), table)
+
+    def compact(self) -> CompactionReport:
+        """A compaction planned and executed with a person's approval."""
+        report = plan_compaction(self.launcher, self.table)
+        return execute_compaction(self.launcher, self.table, report, by="a test")
 
     def plan(self) -> VacuumReport:
         """A plan; raises what ended it."""

@@ -13,7 +13,7 @@ from maint_assets.assets.spark import typed_errors
 from maint_assets.assets.store import Dataset, Progress
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.config import milliseconds
-from maint_assets.errors import DeletionFailedError, MaintError, StalePlanError, StorageError
+from maint_assets.errors import DeletionFailedError, MaintError, StorageError
 from maint_assets.vacuum import records
 from maint_assets.vacuum.deletion import (
     BATCH_PATHS,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Row
 
+    from maint_assets.assets.approval import Approval
     from maint_assets.assets.run import StageRun
     from maint_assets.config import VacuumSettings
     from maint_assets.snapshot.head import TableHead
@@ -67,18 +68,16 @@ class DeletionSummary:
     approved_by: str | None
 
 
-def deletion_stage(
-    run: StageRun, *, approved_plan: str | None, approved_by: str | None
-) -> StageResult:
+def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     """The execution of the plan of ``diff``: approved by its digest, or of this very run.
 
     Raises StalePlanError, GuardError and UnsupportedFeatureError before anything is touched,
     DeletionFailedError when planned paths are still there afterwards.
     """
     plan = run.summary("diff", DiffSummary).plan
-    _refuse_unapproved(run, plan, approved_plan)
+    approval.refuse_other(run, "diff", plan.digest)
     limits = _limits(run.table.vacuum)
-    refuse_beyond(plan, limits, attended=approved_plan is not None)
+    refuse_beyond(plan, limits, attended=approval.is_attended)
     head = ready_head(plan, limits, now_ms=run.now_ms())
     records.log_planned(plan, dry_run=False)
     started = time.monotonic()
@@ -99,7 +98,7 @@ def deletion_stage(
         start_version=done.start_version,
         end_version=done.end_version,
         ledger=run.output.rows_location.path,
-        approved_by=approved_by,
+        approved_by=approval.by,
     )
     written = Dataset(done.paths, plan.digest, {})
     run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
@@ -187,22 +186,6 @@ def _limits(settings: VacuumSettings) -> Limits:
         allow_missing_files=settings.allow_missing_files,
         allow_clock_skew=settings.allow_clock_skew,
     )
-
-
-def _refuse_unapproved(run: StageRun, plan: VacuumPlan, approved_plan: str | None) -> None:
-    if approved_plan is None:
-        if not run.is_of_this_run("diff"):
-            raise StalePlanError(
-                plan.table,
-                "an automatic deletion executes only the plan of its own run",
-                "launch the whole chain",
-            )
-    elif approved_plan.strip() != plan.digest:
-        raise StalePlanError(
-            plan.table,
-            f"the approved plan is {approved_plan.strip()}, the current one {plan.digest}",
-            "look at the current diff and approve that one",
-        )
 
 
 def _raise_failed(plan: VacuumPlan, summary: DeletionSummary) -> None:

@@ -8,13 +8,13 @@ from typing import Optional
 
 import dagster as dg
 
-from maint_assets.assets.deletion_stage import deletion_stage
+from maint_assets.assets.approval import Approval
 from maint_assets.assets.metadata import metadata, preview
 from maint_assets.assets.progress import told
 from maint_assets.assets.run import StageRun
 from maint_assets.assets.spark import stage as spark_stage
 from maint_assets.assets.spark import typed_errors
-from maint_assets.assets.stages import VACUUM_STAGES, Stage
+from maint_assets.assets.stages import CHAINS, STAGES, Stage
 from maint_assets.assets.store import StageStore
 from maint_assets.assets.vacuum_stages import StageResult
 from maint_assets.config import TableSettings
@@ -31,14 +31,14 @@ PLANNING_RETRIES = dg.RetryPolicy(
 SpecHook = Callable[[dg.AssetSpec, TableSettings], dg.AssetSpec]
 
 
-class ApprovedDeletion(dg.Config):
-    """The approval of a plan: the digest shown by ``diff``, and who approves."""
+class ApprovedPlan(dg.Config):
+    """The approval of a plan: the digest that its stage shows, and who approves."""
 
     approved_plan: str
     approved_by: Optional[str] = None  # noqa: UP045 - Dagster reads it on Python 3.10
 
 
-class AutomaticDeletion(dg.Config):
+class AutomaticPlan(dg.Config):
     """No approval needed: the plan of the same run; a digest approves another one."""
 
     approved_plan: Optional[str] = None  # noqa: UP045
@@ -57,14 +57,14 @@ def build_maintenance_assets(
     get_asset_spec: SpecHook | None = None,
     retries: dg.RetryPolicy | None = PLANNING_RETRIES,
 ) -> list[dg.AssetsDefinition]:
-    """The vacuum chain of one table: five assets in a group named like the table.
+    """The chain of one table: its stages as assets in a group named like the table.
 
     They need one resource, ``maintenance``: a StageStore. ``get_asset_spec`` may change group,
     owners, tags and automation of each. ``retries`` are those of planning stages.
     """
     assets = [
         _asset(stage, table, key_prefix=key_prefix, retries=retries if stage.compute else None)
-        for stage in VACUUM_STAGES.values()
+        for stage in STAGES.values()
     ]
     if get_asset_spec is None:
         return assets
@@ -99,7 +99,9 @@ def _asset(
     )
     if stage.compute is not None:
         return decorate(_planning(stage, table, stage.compute))
-    return decorate(_executing(stage, table))
+    if stage.execute is not None:
+        return decorate(_executing(stage, table, stage.execute))
+    raise ValueError(f"stage {stage.name} neither plans nor executes")
 
 
 def _planning(stage: Stage, table: TableSettings, compute: Callable[[StageRun], StageResult]):
@@ -109,26 +111,26 @@ def _planning(stage: Stage, table: TableSettings, compute: Callable[[StageRun], 
     return planning
 
 
-def _executing(stage: Stage, table: TableSettings):
-    if table.vacuum.approval == "manual":
+def _executing(
+    stage: Stage, table: TableSettings, execute: Callable[[StageRun, Approval], StageResult]
+):
+    def run(context: dg.AssetExecutionContext, config: ApprovedPlan | AutomaticPlan):
+        approval = Approval(config.approved_plan, config.approved_by)
+        return _materialized(
+            context, stage, table=table, compute=lambda stage_run: execute(stage_run, approval)
+        )
 
-        def approved(context: dg.AssetExecutionContext, config: ApprovedDeletion):
-            return _materialized(context, stage, table=table, compute=_deletes(config))
+    if stage.approval(table) == "manual":
+
+        def approved(context: dg.AssetExecutionContext, config: ApprovedPlan):
+            return run(context, config)
 
         return approved
 
-    def automatic(context: dg.AssetExecutionContext, config: AutomaticDeletion):
-        return _materialized(context, stage, table=table, compute=_deletes(config))
+    def automatic(context: dg.AssetExecutionContext, config: AutomaticPlan):
+        return run(context, config)
 
     return automatic
-
-
-def _deletes(
-    config: ApprovedDeletion | AutomaticDeletion,
-) -> Callable[[StageRun], StageResult]:
-    return lambda run: deletion_stage(
-        run, approved_plan=config.approved_plan, approved_by=config.approved_by
-    )
 
 
 def _materialized(
@@ -152,8 +154,8 @@ def _materialized(
             if found
         ),
     )
-    position = list(VACUUM_STAGES).index(stage.name) + 1
-    description = f"{table.name}: {stage.name} {position}/{len(VACUUM_STAGES)}"
+    names = next(list(chain) for chain in CHAINS.values() if stage.name in chain)
+    description = f"{table.name}: {stage.name} {names.index(stage.name) + 1}/{len(names)}"
     logger.info("%s", description)
     watched = told(description, partial(stage.progress, run), log=logger.info)
     try:

@@ -3,31 +3,57 @@
 from __future__ import annotations
 
 import getpass
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from maint_assets.assets.compaction_report import (
+    CompactionReport,
+    execute_compaction,
+    plan_compaction,
+)
 from maint_assets.assets.report import VacuumReport, execute_vacuum, plan_vacuum
+from maint_assets.assets.stages import CHAINS
 from maint_assets.errors import MaintError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from maint_assets.assets.launch import Launcher
+    from maint_assets.assets.stages import Branch
     from maint_assets.config import TableSettings
 
+Report = VacuumReport | CompactionReport
 
-@dataclass(frozen=True, slots=True)
+_DOORS: dict[Branch, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "vacuum": (plan_vacuum, execute_vacuum),
+    "compaction": (plan_compaction, execute_compaction),
+}
+
+
+@dataclass(slots=True)
 class TableReport:
-    """What was done with one table, and the error that ended it, if one did."""
+    """What was done with one table by branch, and the first error that ended one, if one did."""
 
-    vacuum: VacuumReport | None
-    error: MaintError | None
+    branches: dict[Branch, Report] = field(default_factory=dict)
+    error: MaintError | None = None
+
+    @property
+    def vacuum(self) -> VacuumReport | None:
+        """What the vacuum did, where it was asked for and planned."""
+        found = self.branches.get("vacuum")
+        return found if isinstance(found, VacuumReport) else None
+
+    @property
+    def compaction(self) -> CompactionReport | None:
+        """What the compaction did, where it was asked for and planned."""
+        found = self.branches.get("compaction")
+        return found if isinstance(found, CompactionReport) else None
 
     def json(self, *, paths: bool) -> dict[str, Any]:
         """The public JSON object of one table in ``maint-assets run``."""
-        shown: dict[str, Any] = {}
-        if self.vacuum is not None:
-            shown["vacuum"] = self.vacuum.json(paths=paths)
+        shown: dict[str, Any] = {
+            name: report.json(paths=paths) for name, report in self.branches.items()
+        }
         return {**shown, "error": None if self.error is None else str(self.error)}
 
 
@@ -35,25 +61,34 @@ def run_tables(
     launcher: Launcher,
     tables: Iterable[TableSettings],
     *,
+    branches: Sequence[Branch] = tuple(CHAINS),
     execute: bool,
-    agreed: Callable[[VacuumReport], bool] | None,
+    agreed: Callable[[Report], bool] | None,
 ) -> dict[str, TableReport]:
-    """A report for each table by name."""
-    return {t.name: _run_table(launcher, t, execute=execute, agreed=agreed) for t in tables}
+    """A report for each table by name; a branch that fails does not stop the next one."""
+    reports: dict[str, TableReport] = {}
+    for table in tables:
+        report = reports[table.name] = TableReport()
+        for branch in branches:
+            try:
+                _run_branch(launcher, table, branch, report, execute=execute, agreed=agreed)
+            except MaintError as error:
+                report.error = report.error or error
+    return reports
 
 
-def _run_table(
+def _run_branch(  # noqa: PLR0917
     launcher: Launcher,
     table: TableSettings,
+    branch: Branch,
+    report: TableReport,
     *,
     execute: bool,
-    agreed: Callable[[VacuumReport], bool] | None,
-) -> TableReport:
-    report: VacuumReport | None = None
-    try:
-        report = plan_vacuum(launcher, table)
-        if execute and (agreed is None or agreed(report)):
-            report = execute_vacuum(launcher, table, report, by=getpass.getuser())
-    except MaintError as error:
-        return TableReport(report, error)
-    return TableReport(report, report.error)
+    agreed: Callable[[Report], bool] | None,
+) -> None:
+    plan, act = _DOORS[branch]
+    found = report.branches[branch] = plan(launcher, table)
+    if execute and (agreed is None or agreed(found)):
+        found = report.branches[branch] = act(launcher, table, found, by=getpass.getuser())
+        if found.error is not None:
+            raise found.error

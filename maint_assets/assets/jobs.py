@@ -16,12 +16,12 @@ from maint_assets.assets.factory import (
     stage_key,
 )
 from maint_assets.assets.spark import spark_resource
-from maint_assets.assets.stages import VACUUM_STAGES
+from maint_assets.assets.stages import CHAINS, Branch, Stage
 from maint_assets.assets.store import StageStore
 from maint_assets.errors import ConfigError, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from maint_assets.config import Maintenance, TableSettings
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def build_maintenance_definitions(settings: Maintenance) -> dg.Definitions:
     """Everything that Dagster loads for a config: assets, jobs, schedules, one resource.
 
-    ``maintenance_plan`` only plans. ``maintenance_execute`` also deletes, for the tables with
+    ``maintenance_plan`` only plans. ``maintenance_execute`` also executes what has
     ``approval: auto``. Schedules ship stopped.
     """
     shared = {RESOURCE: stage_store(settings)}
@@ -72,17 +72,28 @@ def stage_store(settings: Maintenance) -> StageStore:
     return StageStore(base_uri=settings.workspace, pyspark=spark_resource(settings.spark))
 
 
-def planned_keys(table: TableSettings, key_prefix: Sequence[str]) -> list[dg.AssetKey]:
-    """The planning stages of a table."""
-    return [stage_key(table, s.name, key_prefix) for s in VACUUM_STAGES.values() if s.compute]
+def planned_keys(
+    table: TableSettings, key_prefix: Sequence[str], branches: Iterable[Branch] = tuple(CHAINS)
+) -> list[dg.AssetKey]:
+    """The planning stages of a table, of all branches or of some."""
+    return [
+        stage_key(table, stage.name, key_prefix)
+        for stage in _stages(branches)
+        if stage.compute is not None
+    ]
 
 
 def executed_keys(table: TableSettings, key_prefix: Sequence[str]) -> list[dg.AssetKey]:
-    """What an unattended run executes: the plan, and the deletion where approval is ``auto``."""
-    keys = planned_keys(table, key_prefix)
-    if table.vacuum.approval == "auto":
-        keys.append(stage_key(table, "deletion", key_prefix))
-    return keys
+    """What an unattended run executes: all plans, and those with approval ``auto`` too."""
+    return [
+        stage_key(table, stage.name, key_prefix)
+        for stage in _stages(CHAINS)
+        if stage.compute is not None or stage.approval(table) == "auto"
+    ]
+
+
+def _stages(branches: Iterable[Branch]) -> Iterable[Stage]:
+    return {name: stage for each in branches for name, stage in CHAINS[each].items()}.values()
 
 
 def _jobs(settings: Maintenance) -> list[dg.UnresolvedAssetJobDefinition]:  # pyright: ignore
@@ -99,7 +110,7 @@ def _jobs(settings: Maintenance) -> list[dg.UnresolvedAssetJobDefinition]:  # py
             (
                 _name(settings, "execute"),
                 executed_keys,
-                "Plans every table, and deletes in those with approval: auto.",
+                "Plans every table, and executes what has approval: auto.",
             ),
         )
     ]

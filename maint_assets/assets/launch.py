@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from dagster_shared.error import SerializableErrorInfo
 
+    from maint_assets.assets.stages import Branch
     from maint_assets.config import Maintenance, TableSettings
 
 
@@ -43,15 +44,19 @@ class Launcher:
         self.around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
         self.store: StageStore = stage_store(settings)
 
-    def plan(self, table: TableSettings, stages: Sequence[str] | None = None) -> Launched:
-        """A run of the planning stages of a table, or of some of them."""
-        keys = planned_keys(table, self.settings.key_prefix)
+    def plan(
+        self, table: TableSettings, branch: Branch = "vacuum", stages: Sequence[str] | None = None
+    ) -> Launched:
+        """A run of the planning stages of a branch, or of some of them."""
+        keys = planned_keys(table, self.settings.key_prefix, [branch])
         wanted = keys if stages is None else [key for key in keys if key.path[-1] in stages]
         return self._run(table, wanted, {})
 
-    def execute(self, table: TableSettings, digest: str, by: str) -> Launched:
-        """A run of ``deletion`` that executes the plan with that digest, approved by a person."""
-        key = stage_key(table, "deletion", self.settings.key_prefix)
+    def execute(
+        self, table: TableSettings, digest: str, by: str, *, stage: str = "deletion"
+    ) -> Launched:
+        """A run of an executing stage on the plan with that digest, approved by a person."""
+        key = stage_key(table, stage, self.settings.key_prefix)
         config = {"approved_plan": digest, "approved_by": by}
         return self._run(table, [key], {"ops": {key.to_python_identifier(): {"config": config}}})
 

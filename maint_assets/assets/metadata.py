@@ -61,7 +61,9 @@ def metadata(
     }
     plan = getattr(result.summary, "plan", None)
     if plan is not None:
-        shown |= {"digest": dg.MetadataValue.text(plan.digest), "share": plan.share}
+        shown["digest"] = dg.MetadataValue.text(plan.digest)
+        if hasattr(plan, "share"):
+            shown["share"] = plan.share
     for name, value in _flat(dataclasses.asdict(result.summary)).items():
         if name.endswith("_ms") and isinstance(value, int):
             shown[name.removesuffix("_ms")] = dg.MetadataValue.text(_moment(name, value))

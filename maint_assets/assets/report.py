@@ -31,6 +31,17 @@ class VacuumReport:
     done: DeletionSummary | None = None
     error: MaintError | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.planned.plan.paths
+
+    @property
+    def question(self) -> str:
+        """What a person is asked before the plan is executed."""
+        plan = self.planned.plan
+        return f"Delete {plan.files:,} files and {plan.directories:,} directories of {plan.table}?"
+
     def json(self, *, paths: bool = False) -> dict[str, Any]:
         """The public JSON object of ``maint-assets vacuum``."""
         plan, done = self.planned.plan, self.done
@@ -89,7 +100,7 @@ def execute_vacuum(
 
 def inspection(launcher: Launcher, table: TableSettings) -> tuple[SnapshotSummary, Launched]:
     """The snapshot of a table; raises the error that ended it."""
-    launched = launcher.plan(table, ["snapshot"])
+    launched = launcher.plan(table, stages=["snapshot"])
     if launched.error is not None:
         raise launched.error
     return launcher.dataset(table, "snapshot", launched).summary(SnapshotSummary), launched

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from maint_assets.assets import checks
-from maint_assets.assets.deletion_stage import deletion_progress
+from maint_assets.assets.compaction_shown import (
+    ALL_REWRITTEN,
+    SAME_ROWS,
+    bins_line,
+    rewritten_line,
+)
+from maint_assets.assets.compaction_stages import compaction_bins_stage, rewritten_files_stage
+from maint_assets.assets.deletion_stage import deletion_progress, deletion_stage
 from maint_assets.assets.metadata import human_bytes, human_count, human_time
 from maint_assets.assets.progress import tasks_of
 from maint_assets.assets.vacuum_stages import (
@@ -17,6 +24,8 @@ from maint_assets.assets.vacuum_stages import (
     snapshot_stage,
     valid_files_stage,
 )
+from maint_assets.compaction.bins import COMPACTION_SCHEMA
+from maint_assets.compaction.rewrite import REWRITTEN_SCHEMA
 from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
 from maint_assets.vacuum.deletion import DELETION_SCHEMA
 from maint_assets.vacuum.diff import DIFF_SCHEMA
@@ -26,16 +35,21 @@ from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql import types as T
 
+    from maint_assets.assets.approval import Approval
     from maint_assets.assets.deletion_stage import DeletionSummary
     from maint_assets.assets.progress import Share
     from maint_assets.assets.run import StageRun
+    from maint_assets.config import TableSettings
     from maint_assets.snapshot.summary import SnapshotSummary
     from maint_assets.vacuum.summaries import DiffSummary, ListingSummary, ValidFilesSummary
 
 
+Branch = Literal["vacuum", "compaction"]
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of a chain."""
+    """One stage of a chain: a planning one has ``compute``, an executing one ``execute``."""
 
     name: str
     deps: tuple[str, ...]
@@ -45,6 +59,12 @@ class Stage:
     compute: Callable[[StageRun], StageResult] | None = None
     checks: tuple[checks.Check, ...] = ()
     progress: Callable[[StageRun], Share | None] = tasks_of
+    execute: Callable[[StageRun, Approval], StageResult] | None = None
+    branch: Branch = "vacuum"
+
+    def approval(self, table: TableSettings) -> str:
+        """Whether a table's plans of this branch need a person: ``manual`` or ``auto``."""
+        return table.compaction.approval if self.branch == "compaction" else table.vacuum.approval
 
 
 def _snapshot_line(seen: SnapshotSummary) -> str:
@@ -108,13 +128,15 @@ def _deletion_line(done: DeletionSummary) -> str:
     )
 
 
+_SNAPSHOT = Stage(
+    "snapshot", (), "The newest version: live files, tombstones, commits of the log.",
+    SNAPSHOT_SCHEMA, _snapshot_line, snapshot_stage, (checks.CHECKSUM,),
+)  # fmt: skip
+
 VACUUM_STAGES: Mapping[str, Stage] = {
     stage.name: stage
     for stage in (
-        Stage(
-            "snapshot", (), "The newest version: live files, tombstones, commits of the log.",
-            SNAPSHOT_SCHEMA, _snapshot_line, snapshot_stage, (checks.CHECKSUM,),
-        ),
+        _SNAPSHOT,
         Stage(
             "valid_files", ("snapshot",), "Paths that must stay, and why.",
             VALID_FILES_SCHEMA, _valid_line, valid_files_stage,
@@ -132,8 +154,35 @@ VACUUM_STAGES: Mapping[str, Stage] = {
         Stage(
             "deletion", ("diff",), "The execution of the plan: the outcome of each path.",
             DELETION_SCHEMA, _deletion_line, None,
-            (checks.ACTIVE_THERE, checks.ALL_DONE), deletion_progress,
+            (checks.ACTIVE_THERE, checks.ALL_DONE), deletion_progress, deletion_stage,
         ),
     )
 }  # fmt: skip
-"""The vacuum chain in its order; ``deletion`` takes an approval and is wired by the factory."""
+"""The vacuum chain in its order."""
+
+COMPACTION_STAGES: Mapping[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        _SNAPSHOT,
+        Stage(
+            "compaction_bins", ("snapshot",),
+            "The plan: live files that are rewritten together, and why.",
+            COMPACTION_SCHEMA, bins_line, compaction_bins_stage, branch="compaction",
+        ),
+        Stage(
+            "rewritten_files", ("compaction_bins",),
+            "The execution of the plan: files before and after, and the commits.",
+            REWRITTEN_SCHEMA, rewritten_line, execute=rewritten_files_stage,
+            checks=(SAME_ROWS, ALL_REWRITTEN), branch="compaction",
+        ),
+    )
+}  # fmt: skip
+"""The compaction chain in its order."""
+
+CHAINS: Mapping[Branch, Mapping[str, Stage]] = {
+    "vacuum": VACUUM_STAGES,
+    "compaction": COMPACTION_STAGES,
+}
+
+STAGES: Mapping[str, Stage] = {**VACUUM_STAGES, **COMPACTION_STAGES}
+"""Every stage of a table once."""

@@ -113,24 +113,38 @@ def show_inspection(console: Console, seen: SnapshotSummary) -> None:
 
 
 def show_fleet(console: Console, reports: Mapping[str, TableReport], *, paths: bool) -> None:
-    """Prints one line a table, and each table's paths if asked."""
-    shown = Table("table", "may go", "bytes", "deleted", "left", "error", header_style="dim")
+    """Prints one line a table and branch, and each table's planned paths if asked."""
+    shown = Table("table", "branch", "planned", "bytes", "done", "left", header_style="dim")
     for name, report in reports.items():
-        plan = report.vacuum.planned.plan if report.vacuum else None
-        done = report.vacuum.done if report.vacuum else None
-        shown.add_row(
-            name,
-            f"{plan.files:,}" if plan else "-",
-            human_bytes(plan.bytes) if plan else "-",
-            f"{done.files:,}" if done else "-",
-            f"{done.failed + done.skipped:,}" if done else "-",
-            escape(str(report.error)) if report.error else "",
-        )
+        for row in (_vacuum_row(report), _compaction_row(report)):
+            if row is not None:
+                shown.add_row(name, *row)
     console.print(shown)
     for name, report in reports.items():
+        if report.error:
+            console.print(f"[red]{name}[/]: {escape(str(report.error))}", soft_wrap=True)
         if paths and report.vacuum:
             for path in planned_paths(report.vacuum.diff, directories=False):
                 console.print(f"{name}: {escape(path)}", soft_wrap=True)
+
+
+def _vacuum_row(report: TableReport) -> tuple[str, ...] | None:
+    if report.vacuum is None:
+        return None
+    plan, done = report.vacuum.planned.plan, report.vacuum.done
+    outcome = (f"{done.files:,} deleted", f"{done.failed + done.skipped:,}") if done else ("-", "-")
+    return "vacuum", human_count(plan.files, "file"), human_bytes(plan.bytes), *outcome
+
+
+def _compaction_row(report: TableReport) -> tuple[str, ...] | None:
+    if report.compaction is None:
+        return None
+    plan, done = report.compaction.planned.plan, report.compaction.done
+    outcome = ("-", "-")
+    if done:
+        left = done.dropped + done.refused + done.failed
+        outcome = f"{done.files_removed:,} became {done.files_added:,}", human_count(left, "bin")
+    return "compaction", human_count(plan.files, "file"), human_bytes(plan.bytes), *outcome
 
 
 @contextlib.contextmanager

@@ -41,6 +41,12 @@ class DeletionVector(_Value, frozen=True):
         return f"{self.storage_type}{self.path_or_inline_dv}{at}"
 
 
+class _Statistics(_Value, frozen=True):
+    """What is read of the statistics of a file."""
+
+    num_records: Long | None = None
+
+
 class Add(_Value, frozen=True):
     """A live file; ``path`` is as in the log: URI-encoded, relative or absolute."""
 
@@ -54,6 +60,20 @@ class Add(_Value, frozen=True):
     base_row_id: Long | None = None
     default_row_commit_version: Long | None = None
     clustering_provider: str | None = None
+
+    @property
+    def num_records(self) -> int | None:
+        """The rows in the file, deleted ones included; None where its statistics do not say."""
+        try:
+            return None if self.stats is None else _STATISTICS.decode(self.stats).num_records
+        except msgspec.DecodeError:
+            return None
+
+    @property
+    def live_records(self) -> int | None:
+        """The rows that its deletion vector leaves; None where the statistics do not say."""
+        rows, vector = self.num_records, self.deletion_vector
+        return rows if rows is None or vector is None else rows - vector.cardinality
 
 
 class Remove(_Value, frozen=True):
@@ -170,6 +190,7 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _LINE = msgspec.json.Decoder(Action)
+_STATISTICS = msgspec.json.Decoder(_Statistics)
 _KEYED = msgspec.json.Decoder(dict[str, Any])
 
 

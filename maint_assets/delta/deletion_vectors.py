@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _DIGITS = {char: value for value, char in enumerate(_ALPHABET)}
 _UUID_CHARS = 20
+_WORD = 4
 _REMEDY = "restore the log from a backup or a replica; nothing is changed on a broken log"
 
 
@@ -41,6 +42,14 @@ def z85_decoded(text: str) -> bytes:
         raise ValueError(f"{text!r} is not Z85")
     groups = (text[at : at + 5] for at in range(0, len(text), 5))
     return b"".join(_number(group).to_bytes(4, "big") for group in groups)
+
+
+def inline_bitmap(text: str, size: int) -> bytes:
+    """The bytes of an inline vector of a size, without Z85's padding; ValueError if it differs."""
+    decoded = z85_decoded(text)
+    if not 0 <= len(decoded) - size < _WORD:
+        raise ValueError(f"{len(decoded)} bytes are inline, not {size}")
+    return decoded[:size]
 
 
 def _uuid_path(text: str, root: TableRoot) -> str:

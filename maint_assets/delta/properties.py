@@ -34,6 +34,8 @@ _UNITS = {
     "millisecond": ("micros", 1_000),
     "microsecond": ("micros", 1),
 }
+_SIZE = re.compile(r"(?P<count>[0-9]{1,19}) *(?P<unit>[kmgtp]?)b?", re.IGNORECASE)
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _LIMITS = {"months": _INT, "days": _INT, "micros": _LONG}
 
 
@@ -57,7 +59,8 @@ def interval_ms(text: str) -> int | None:
 class TableProperties:
     """The properties that maintenance heeds; a property that is unset or null has its default.
 
-    Durations are in ms, ``iceberg`` says that UniForm keeps Iceberg metadata.
+    Durations are in ms, ``iceberg`` says that UniForm keeps Iceberg metadata. None is a choice of
+    the writer; ``data_skipping_num_indexed_cols`` of -1 are all columns.
     """
 
     deleted_file_retention_ms: int = 7 * _DAY_MS
@@ -77,6 +80,20 @@ class TableProperties:
     iceberg: bool = False
     symlink_manifest: bool = False
     column_mapping_mode: str = "none"
+    data_skipping_num_indexed_cols: int = 32
+    data_skipping_stats_columns: str | None = None
+    data_skipping_string_prefix_length: int | None = None
+    randomize_file_prefixes: bool = False
+    random_prefix_length: int = 2
+    row_tracking: bool = False
+    row_tracking_suspended: bool = False
+    materialized_row_id_column: str | None = None
+    materialized_row_commit_version_column: str | None = None
+    write_partition_columns: bool | None = None
+    compression_codec: str | None = None
+    target_file_size_bytes: int | None = None
+    variant_shredding: bool = False
+    deletion_vectors: bool = False
 
     @classmethod
     def of(cls, configuration: Mapping[str, str | None], *, table: str) -> Self:
@@ -164,6 +181,28 @@ def _positive(text: str) -> int | None:
     return _count(text) or None
 
 
+def _index(text: str) -> int | None:
+    """A number from -1 on."""
+    found = int(text) if re.fullmatch(r"[+-]?[0-9]{1,10}", text) else _INT
+    return found if -1 <= found < _INT else None
+
+
+def _size(text: str) -> int | None:
+    """The bytes of ``104857600``, ``100mb`` or ``1g``; the units are powers of 1024."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return None
+    return int(match["count"]) << _SHIFTS[match["unit"].lower()] or None
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _name(text: str) -> str | None:
+    return text or None
+
+
 def _one_of(*names: str) -> Callable[[str], str | None]:
     return lambda text: text.lower() if text.lower() in names else None
 
@@ -219,4 +258,43 @@ _ROWS = (
         "none, id or name",
         _one_of("none", "id", "name"),
     ),
+    _Row(
+        "data_skipping_num_indexed_cols",
+        "delta.dataSkippingNumIndexedCols",
+        "a whole number from -1 on",
+        _index,
+    ),
+    _Row("data_skipping_stats_columns", "delta.dataSkippingStatsColumns", "columns", _text),
+    _Row(
+        "data_skipping_string_prefix_length",
+        "delta.dataSkippingStringPrefixLength",
+        _NUMBER,
+        _count,
+    ),
+    _Row("randomize_file_prefixes", "delta.randomizeFilePrefixes", _FLAG, _flag),
+    _Row("random_prefix_length", "delta.randomPrefixLength", "a whole number from 1 on", _positive),
+    _Row("row_tracking", "delta.enableRowTracking", _FLAG, _flag),
+    _Row("row_tracking_suspended", "delta.rowTrackingSuspended", _FLAG, _flag),
+    _Row(
+        "materialized_row_id_column",
+        "delta.rowTracking.materializedRowIdColumnName",
+        "the name of a column",
+        _name,
+    ),
+    _Row(
+        "materialized_row_commit_version_column",
+        "delta.rowTracking.materializedRowCommitVersionColumnName",
+        "the name of a column",
+        _name,
+    ),
+    _Row("write_partition_columns", "delta.writePartitionColumnsToParquet", _FLAG, _flag),
+    _Row(
+        "compression_codec",
+        "delta.parquet.compression.codec",
+        "the name of a codec",
+        lambda text: _name(text.lower()),
+    ),
+    _Row("target_file_size_bytes", "delta.targetFileSize", "a size such as 100mb", _size),
+    _Row("variant_shredding", "delta.enableVariantShredding", _FLAG, _flag),
+    _Row("deletion_vectors", "delta.enableDeletionVectors", _FLAG, _flag),
 )

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.delta.paths import TableRoot
-from maint_assets.errors import CorruptLogError, LogGapError, one_line
 from maint_assets.snapshot.json_actions import json_rows
+from maint_assets.snapshot.log_units import log_errors
 from maint_assets.snapshot.places import placed, vector_path
 from maint_assets.snapshot.schemas import ACTION_ARROW
 from maint_assets.storage import read
@@ -39,22 +39,11 @@ def actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]
 
 
 def _unit_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
-    name = unit.path.rpartition("/")[2]
-    try:
-        if name.endswith(".parquet"):
+    with log_errors(location, unit):
+        if unit.path.endswith(".parquet"):
             yield from _checkpoint_rows(location, unit)
         else:
             yield from json_rows(location, unit)
-    except FileNotFoundError as error:
-        raise LogGapError(
-            location.uri, f"{name} vanished while it was read", "run again"
-        ) from error
-    except (OSError, pa.ArrowException) as error:
-        raise CorruptLogError(
-            location.uri,
-            f"{name} cannot be read ({one_line(error)})",
-            "restore it from a backup or a replica",
-        ) from error
 
 
 def _checkpoint_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-import pyarrow as pa
 
 from maint_assets.delta.actions import Metadata, Protocol, parse_action
 from maint_assets.delta.checksum import VersionChecksum
-from maint_assets.delta.names import LogFileKind
 from maint_assets.delta.paths import TableRoot, decoded
 from maint_assets.delta.properties import TableProperties
 from maint_assets.errors import CorruptLogError, LogGapError, MaintError, NotADeltaTableError
@@ -21,13 +19,19 @@ from maint_assets.snapshot.log import (
     LogSegment,
     log_files,
     segments,
+    up_to,
+)
+from maint_assets.snapshot.other_actions import (
+    RESTORE,
+    converted,
+    first_line,
+    log_lines,
+    other_rows,
 )
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    import pyarrow.parquet as pq
+    from collections.abc import Iterable
 
     from maint_assets.storage.location import Location
 
@@ -36,7 +40,6 @@ Value = TypeVar("Value")
 logger = logging.getLogger(__name__)
 
 _HEAD_COLUMNS = ("protocol", "metaData", "sidecar", "checkpointMetadata")
-_RESTORE = "restore it from a backup or a replica"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,8 @@ class TableHead:
         return self.segment.version
 
 
-def table_head(location: Location) -> TableHead:
-    """The newest version of the table at a location.
+def table_head(location: Location, version: int | None = None) -> TableHead:
+    """A version of the table at a location: the newest, or one whose commit is still there.
 
     Raises NotADeltaTableError, LogGapError or CorruptLogError. An unreadable checkpoint is
     passed over for an older one, or for all commits, where the log allows it (logs.md 3.7).
@@ -85,6 +88,8 @@ def table_head(location: Location) -> TableHead:
         raise NotADeltaTableError(
             table, f"_delta_log cannot be read ({error.strerror})", "allow reading it"
         ) from error
+    if version is not None:
+        entries = up_to(entries, version, table=table)
     first_error: MaintError | None = None
     for segment in segments(entries, table=table):
         try:
@@ -110,7 +115,7 @@ def _head(location: Location, segment: LogSegment) -> TableHead:
     if protocol is None or metadata is None:
         what = "protocol" if protocol is None else "metaData"
         raise CorruptLogError(
-            table, f"the log up to version {segment.version} holds no {what} action", _RESTORE
+            table, f"the log up to version {segment.version} holds no {what} action", RESTORE
         )
     properties = TableProperties.of(metadata.configuration, table=table)
     return TableHead(
@@ -141,7 +146,7 @@ def _tail_head(
     head = _Head()
     for entry in reversed(list(commits)):
         found = _Head()
-        for line in _lines(location, entry):
+        for line in log_lines(location, entry):
             if b'"protocol"' in line or b'"metaData"' in line:
                 action = parse_action(line, table=location.uri, file=entry.file.name)
                 found.protocol = action.protocol or found.protocol
@@ -153,76 +158,24 @@ def _tail_head(
     return head.protocol, head.metadata
 
 
-def _lines(location: Location, entry: LogEntry) -> Iterator[bytes]:
-    try:
-        yield from read.lines(location, entry.path)
-    except FileNotFoundError as error:
-        raise LogGapError(
-            location.uri, f"{entry.file.name} vanished while it was read", "run again"
-        ) from error
-    except OSError as error:
-        raise CorruptLogError(
-            location.uri, f"{entry.file.name} cannot be read ({error})", "allow reading it"
-        ) from error
-
-
 def _checkpoint_head(
     location: Location, segment: LogSegment
 ) -> tuple[_Head, tuple[SidecarFile, ...]]:
     head = _Head()
     sidecars: list[SidecarFile] = []
     for entry in () if segment.checkpoint is None else segment.checkpoint.entries:
-        for row in _head_rows(location, entry):
+        for row in other_rows(location, entry, _HEAD_COLUMNS):
             if row.get("protocol"):
-                head.protocol = _converted(
+                head.protocol = converted(
                     row["protocol"], Protocol, table=location.uri, file=entry.file.name
                 )
             if row.get("metaData"):
-                head.metadata = _converted(
+                head.metadata = converted(
                     row["metaData"], Metadata, table=location.uri, file=entry.file.name
                 )
             if row.get("sidecar"):
                 sidecars.append(_sidecar(row["sidecar"], location, entry))
     return head, tuple(sidecars)
-
-
-def _head_rows(location: Location, entry: LogEntry) -> Iterator[dict[str, Any]]:
-    """The non-file actions of one checkpoint file as log-shaped dictionaries."""
-    if entry.file.kind is LogFileKind.CHECKPOINT_V2 and entry.file.name.endswith(".json"):
-        for line in _lines(location, entry):
-            if not line.startswith((b'{"add"', b'{"remove"')):
-                action = parse_action(line, table=location.uri, file=entry.file.name)
-                yield {name: getattr(action, name) for name in _HEAD_COLUMNS}
-        return
-    try:
-        with read.parquet(location, entry.path) as file:
-            yield from _parquet_head_rows(file)
-    except (OSError, pa.ArrowException, EOFError) as error:
-        raise CorruptLogError(
-            location.uri,
-            f"checkpoint {entry.file.name} cannot be read ({_first_line(error)})",
-            _RESTORE,
-        ) from error
-
-
-def _parquet_head_rows(file: pq.ParquetFile) -> Iterator[dict[str, Any]]:
-    wanted = [name for name in _HEAD_COLUMNS if name in file.schema_arrow.names]
-    for batch in file.iter_batches(columns=wanted, batch_size=65_536):
-        for name in wanted:
-            rows = batch.column(name).drop_null()
-            yield from ({name: row} for row in rows.to_pylist(maps_as_pydicts="strict"))
-
-
-def _converted(row: Any, kind: type[Value], *, table: str, file: str) -> Value:
-    """A checkpoint's row as a value of the log; nulls are fields that are not there."""
-    if isinstance(row, kind):
-        return row
-    try:
-        return msgspec.convert({name: v for name, v in row.items() if v is not None}, kind)
-    except msgspec.ValidationError as error:
-        raise CorruptLogError(
-            table, f"checkpoint {file} is not valid ({error})", _RESTORE
-        ) from error
 
 
 def _sidecar(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
@@ -234,7 +187,7 @@ def _sidecar(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
             "is missing" if found is None else f"has {found[0]} bytes, not {values['sizeInBytes']}"
         )
         raise LogGapError(
-            location.uri, f"sidecar {values['path']} of {entry.file.name} {what}", _RESTORE
+            location.uri, f"sidecar {values['path']} of {entry.file.name} {what}", RESTORE
         )
     return SidecarFile(path, found[0])
 
@@ -245,7 +198,7 @@ def _timestamp_ms(location: Location, segment: LogSegment, properties: TableProp
     if not properties.in_commit_timestamps:
         return by_file
     entry = (segment.commits or segment.history)[-1]
-    first = next(_lines(location, entry), b"")
+    first = next(log_lines(location, entry), b"")
     info = (
         parse_action(first, table=location.uri, file=entry.file.name).commitInfo if first else None
     )
@@ -253,7 +206,7 @@ def _timestamp_ms(location: Location, segment: LogSegment, properties: TableProp
         raise CorruptLogError(
             location.uri,
             f"{entry.file.name} lacks the inCommitTimestamp that the table's properties promise",
-            _RESTORE,
+            RESTORE,
         )
     return info.in_commit_timestamp
 
@@ -268,9 +221,5 @@ def _checksum(location: Location, segment: LogSegment) -> VersionChecksum | None
     except OSError as error:
         name = segment.checksum.path.rpartition("/")[2]
         raise CorruptLogError(
-            location.uri, f"{name} cannot be read ({_first_line(error)})", _RESTORE
+            location.uri, f"{name} cannot be read ({first_line(error)})", RESTORE
         ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

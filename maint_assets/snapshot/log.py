@@ -104,6 +104,18 @@ def segments(entries: Iterable[LogEntry], *, table: str) -> Iterator[LogSegment]
         raise _missing_part(known, table=table) or first_error
 
 
+def up_to(entries: Iterable[LogEntry], version: int, *, table: str) -> list[LogEntry]:
+    """The files that make a version and older ones; LogGapError when it has no commit file."""
+    known = list(entries)
+    commits = _commits(known, table=table)
+    if known and version not in commits:
+        versions = f"versions {min(commits)} to {max(commits)}" if commits else "no version"
+        raise LogGapError(
+            table, f"version {version} is not in its log, which has {versions}", "give another one"
+        )
+    return [entry for entry in known if entry.file.version <= version]
+
+
 def contiguous_after(entries: Iterable[LogEntry], version: int, *, table: str) -> list[LogEntry]:
     """The commits newer than ``version``, ascending; LogGapError when one is missing."""
     commits = _commits(entries, table=table)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.snapshot.file_actions import actions_of
+from maint_assets.snapshot.log_units import checkpoint_units, commit_units, total_bytes
 from maint_assets.snapshot.schemas import ACTION_ARROW, SNAPSHOT_ARROW, LogUnit
 from maint_assets.storage.exchange import exchanged, in_waves
 from maint_assets.storage.rows import packed, units
@@ -51,7 +52,7 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
     """
     table, log = head.location.path, _Log.of(head)
     newest = partial(_newest, spark, table, scratch=scratch)
-    if log.is_small or _bytes(log.tail) > BUCKET_BYTES:
+    if log.is_small or total_bytes(log.tail) > BUCKET_BYTES:
         every = [*_removes(log.history), *log.tail, *log.checkpoint]
         return [newest(every, tasks=1 if log.is_small else parallelism).then(state)]
     keys = [msgspec.structs.replace(unit, removes=False, keys=True) for unit in log.checkpoint]
@@ -142,19 +143,19 @@ class _Log:
 
     @classmethod
     def of(cls, head: TableHead) -> Self:
-        commits, checkpoint = _commit_units(head), head.segment.checkpoint
+        commits, checkpoint = commit_units(head), head.segment.checkpoint
         base = -1 if checkpoint is None else checkpoint.version
         return cls(
             base,
             [unit for unit in commits if unit.version <= base],
             [unit for unit in commits if unit.version > base],
-            _checkpoint_units(head),
+            checkpoint_units(head),
         )
 
     @property
     def is_small(self) -> bool:
         """Whether one task reads all of it; of the history it only parses what was removed."""
-        needed, history = _bytes([*self.tail, *self.checkpoint]), _bytes(self.history)
+        needed, history = total_bytes([*self.tail, *self.checkpoint]), total_bytes(self.history)
         return needed <= SMALL_LOG_BYTES and history <= 4 * SMALL_LOG_BYTES
 
 
@@ -162,7 +163,7 @@ def _newest(
     spark: SparkSession, table: str, read: list[LogUnit], *, tasks: int, scratch: str
 ) -> Rows:
     """The reconciled actions of files of the log: in one task, or in buckets of keys."""
-    buckets = 1 if tasks == 1 else -(-_bytes(read) // BUCKET_BYTES)
+    buckets = 1 if tasks == 1 else -(-total_bytes(read) // BUCKET_BYTES)
 
     def actions(some: list[LogUnit]) -> Iterator[pa.RecordBatch]:
         yield from actions_of(table, some)
@@ -172,7 +173,7 @@ def _newest(
     packages = packed(read, tasks, weight=lambda unit: unit.size)
     every = units(spark, packages, actions, kind=LogUnit)
     buckets = in_waves(buckets, tasks)
-    met = exchanged(spark, every, by=_KEY, buckets=buckets, scratch=scratch)
+    met = exchanged(spark, [every], by=_KEY, buckets=buckets, scratch=scratch)
     return met.then(newest_actions)
 
 
@@ -184,37 +185,6 @@ def _shares(unit: LogUnit, parallelism: int) -> int:
     """In how many shares a file is read: one in JSON in one."""
     divides = unit.path.endswith(".parquet")
     return min(parallelism, 1 + unit.size // SHARE_BYTES) if divides else 1
-
-
-def _commit_units(head: TableHead) -> list[LogUnit]:
-    """All readable commits."""
-    segment, properties = head.segment, head.properties
-    ict_from = None
-    if properties.in_commit_timestamps:
-        ict_from = properties.in_commit_timestamp_enablement_version or 0
-    return [
-        LogUnit(
-            path=entry.path,
-            version=entry.file.version,
-            size=entry.size,
-            commit_ms=segment.commit_ms[entry.file.version],
-            ict_from=ict_from,
-        )
-        for entry in (*segment.history, *segment.commits)
-    ]
-
-
-def _checkpoint_units(head: TableHead) -> list[LogUnit]:
-    checkpoint = head.segment.checkpoint
-    if checkpoint is None:
-        return []
-    files = [(entry.path, entry.size) for entry in checkpoint.entries]
-    files += [(sidecar.path, sidecar.size) for sidecar in head.sidecars]
-    return [LogUnit(path=path, version=checkpoint.version, size=size) for path, size in files]
-
-
-def _bytes(read: Iterable[LogUnit]) -> int:
-    return sum(unit.size for unit in read)
 
 
 def _table(actions: Iterable[pa.RecordBatch]) -> pa.Table:

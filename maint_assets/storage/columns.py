@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
 
@@ -29,3 +30,10 @@ def batch_of(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBat
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def runs(values: pa.Array) -> list[tuple[int, int]]:
+    """Start and end of each run of equal values that are not null."""
+    numbers = values.dictionary_encode().indices.to_numpy()
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
+    return list(zip(starts, [*starts[1:], len(values)], strict=True)) if starts else []

@@ -65,21 +65,22 @@ def path_rows(
     if buckets <= 1:
         return made
     return exchanged(
-        spark, made, by=["path"], buckets=in_waves(buckets, parallelism), scratch=scratch
+        spark, [made], by=["path"], buckets=in_waves(buckets, parallelism), scratch=scratch
     )
 
 
 def exchanged(
-    spark: SparkSession, rows: Rows, *, by: Sequence[str], buckets: int, scratch: str
+    spark: SparkSession, rows: Iterable[Rows], *, by: Sequence[str], buckets: int, scratch: str
 ) -> Rows:
     """The same rows, those that agree in some columns in one of at most so many tasks.
 
     They are made at once, and lie in the directory ``scratch`` until the caller removes it.
     """
     found: dict[int, list[str]] = defaultdict(list)
-    divided = rows.then(_divided(scratch, list(by), buckets)).as_frame(_FILES)
-    for row in divided.collect():
-        found[row["bucket"]].append(row["path"])
+    divide = _divided(scratch, list(by), buckets)
+    for some in rows:
+        for row in some.then(divide).as_frame(_FILES).collect():
+            found[row["bucket"]].append(row["path"])
 
     def read(some: list[_Bucket]) -> Iterator[pa.RecordBatch]:
         for bucket in some:

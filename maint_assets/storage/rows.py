@@ -35,14 +35,18 @@ TASK_ROWS = 100_000
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that a function makes of those of a frame, task by task, when they are asked for."""
+    """Rows that a function makes of those of a frame, task by task, when they are asked for.
+
+    ``tasks`` is how many tasks that are, None where only Spark knows.
+    """
 
     frame: DataFrame
     function: ArrowFunction
+    tasks: int | None = None
 
     def then(self, *functions: ArrowFunction) -> Rows:
         """The rows that more functions make of these, in the same tasks."""
-        return Rows(self.frame, chained(self.function, *functions))
+        return Rows(self.frame, chained(self.function, *functions), self.tasks)
 
     def as_frame(self, schema: T.StructType) -> DataFrame:
         """The rows as a frame."""
@@ -75,7 +79,8 @@ def units(
             for number in batch.column("id").to_pylist():
                 yield from function(msgspec.json.decode(texts[number], type=list[kind]))
 
-    return Rows(spark.range(0, len(texts), 1, max(len(texts), 1)), rows)
+    tasks = max(len(texts), 1)
+    return Rows(spark.range(0, len(texts), 1, tasks), rows, tasks)
 
 
 def part_rows(spark: SparkSession, parts: Iterable[Part], *, parallelism: int) -> Rows:

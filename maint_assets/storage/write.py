@@ -11,7 +11,7 @@ import os
 import pathlib
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
@@ -20,6 +20,8 @@ from maint_assets.errors import StorageError
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from maint_assets.storage.location import Location
 
 Outcome = Literal["deleted", "missing", "failed", "skipped"]
@@ -103,3 +105,16 @@ def storage_clock_ms(location: Location, directory: str) -> int:
         found = probe.lstat().st_mtime_ns // 1_000_000
     probe.unlink()
     return found
+
+
+@contextlib.contextmanager
+def new_file(location: Location, path: str) -> Generator[BinaryIO, None, None]:
+    """A file under construction that was not there before; gone again when its making fails."""
+    target = location.file(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("xb") as file:
+        try:
+            yield file
+        except BaseException:
+            target.unlink()
+            raise

@@ -219,13 +219,13 @@ def reconstructed_job(path: str, workspace: str) -> dg.JobDefinition:
 def test_stages_of_different_snapshots_are_not_combined(table: TableBuilder, chain: Chain) -> None:
     chain.plan()
     table.add("new")
-    chain.launcher.plan(chain.table, ["snapshot"])
+    chain.launcher.plan(chain.table, stages=["snapshot"])
 
-    error = raised(chain.launcher.plan(chain.table, ["diff"]).error)
+    error = raised(chain.launcher.plan(chain.table, stages=["diff"]).error)
 
     assert isinstance(error, StalePlanError)
     assert "run the whole chain from snapshot on" in error.remedy
-    assert chain.launcher.plan(chain.table, ["valid_files", "listing", "diff"]).error is None
+    assert chain.launcher.plan(chain.table, stages=["valid_files", "listing", "diff"]).error is None
 
 
 def test_an_unattended_plan_above_the_share_is_refused_with_both_numbers(

@@ -221,9 +221,9 @@ def test_the_event_log_finds_the_newest_dataset_in_the_same_and_in_a_later_run(
     chain = Chain.of(tmp_path / "t", tmp_path / "out")
     snapshot_key = dg.AssetKey(["maintenance", "t", "snapshot"])
 
-    first = chain.launcher.plan(chain.table, ["snapshot", "valid_files"])
-    second = chain.launcher.plan(chain.table, ["snapshot"])
-    third = chain.launcher.plan(chain.table, ["valid_files"])
+    first = chain.launcher.plan(chain.table, stages=["snapshot", "valid_files"])
+    second = chain.launcher.plan(chain.table, stages=["snapshot"])
+    third = chain.launcher.plan(chain.table, stages=["valid_files"])
 
     def made_from(run: Any) -> str:
         dataset = chain.launcher.dataset(chain.table, "valid_files", run)

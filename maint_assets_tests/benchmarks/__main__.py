@@ -76,13 +76,14 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tables", type=int, default=1)
+    parser.add_argument("--heap", default="4g", help="of the JVM")
     parser.add_argument("--skip", action="append", default=[])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="maint-bench-") as made:
         folder = Path(made)
         vacuum_table(folder / "table", args.files, args.partitions)
         peers = {name: peer for name, peer in PEERS.items() if name not in args.skip}
-        spark = _session(folder)
+        spark = _session(folder, heap=args.heap)
         rounds = [
             _round(peers, spark, folder, number=n, tables=args.tables)
             for n in range(args.rounds + 1)
@@ -108,7 +109,7 @@ def _round(
     return rows
 
 
-def _session(folder: Path) -> SparkSession:
+def _session(folder: Path, *, heap: str) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ["JAVA_HOME"] = str(setup.java_home())
@@ -118,7 +119,7 @@ def _session(folder: Path) -> SparkSession:
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.codegen.wholeStage": "true",
         "spark.sql.codegen.factoryMode": "FALLBACK",
-        "spark.driver.memory": "4g",
+        "spark.driver.memory": heap,
         "spark.sql.shuffle.partitions": "4",
         "spark.databricks.delta.snapshotPartitions": "4",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",

@@ -106,3 +106,22 @@ def test_commit_of_real_tables_is_read() -> None:
     for commit in Path(tables).glob("*/_delta_log/*.json"):
         found = list(actions(commit.read_bytes(), table=tables, file=str(commit)))
         assert all(action != Action() for action in found)
+
+
+@pytest.mark.parametrize(
+    ("stats", "physical", "live"),
+    [
+        ('{"numRecords":5,"minValues":{"a":1}}', 5, 3),
+        ("{}", None, None),
+        ('{"numRecords":"5"}', None, None),
+        ("{", None, None),
+        (None, None, None),
+    ],
+)
+def test_add_counts_its_rows_as_far_as_the_statistics_tell(
+    stats: str | None, physical: int | None, live: int | None
+) -> None:
+    add = parsed({"add": {"path": "a", "size": 1, "stats": stats, "deletionVector": DV}}).add
+
+    assert add is not None
+    assert (add.num_records, add.live_records) == (physical, live)

@@ -97,6 +97,8 @@ def test_properties_that_are_unset_or_null_have_delta_s_defaults() -> None:
     assert found == TableProperties()
     assert (found.deleted_file_retention_ms, found.log_retention_ms) == (7 * DAY, 30 * DAY)
     assert (found.enable_expired_log_cleanup, found.checkpoint_interval) == (True, 10)
+    assert (found.data_skipping_num_indexed_cols, found.random_prefix_length) == (32, 2)
+    assert found.write_partition_columns is None
 
 
 @pytest.mark.parametrize(
@@ -121,6 +123,35 @@ def test_properties_that_are_unset_or_null_have_delta_s_defaults() -> None:
         ("delta.universalFormat.enabledFormats", "hudi, iceberg", "iceberg", True),
         ("delta.universalFormat.enabledFormats", "hudi", "iceberg", False),
         ("delta.columnMapping.mode", "Name", "column_mapping_mode", "name"),
+        ("delta.dataSkippingNumIndexedCols", "-1", "data_skipping_num_indexed_cols", -1),
+        ("delta.dataSkippingNumIndexedCols", "+3", "data_skipping_num_indexed_cols", 3),
+        ("delta.dataSkippingStatsColumns", "", "data_skipping_stats_columns", ""),
+        ("delta.dataSkippingStatsColumns", "A, `b`", "data_skipping_stats_columns", "A, `b`"),
+        ("delta.dataSkippingStringPrefixLength", "0", "data_skipping_string_prefix_length", 0),
+        ("delta.randomizeFilePrefixes", "true", "randomize_file_prefixes", True),
+        ("delta.randomPrefixLength", "4", "random_prefix_length", 4),
+        ("delta.enableRowTracking", "true", "row_tracking", True),
+        ("delta.rowTrackingSuspended", "true", "row_tracking_suspended", True),
+        (
+            "delta.rowTracking.materializedRowIdColumnName",
+            "_row-id-X",
+            "materialized_row_id_column",
+            "_row-id-X",
+        ),
+        (
+            "delta.rowTracking.materializedRowCommitVersionColumnName",
+            "_row-commit-version-X",
+            "materialized_row_commit_version_column",
+            "_row-commit-version-X",
+        ),
+        ("delta.writePartitionColumnsToParquet", "false", "write_partition_columns", False),
+        ("delta.parquet.compression.codec", "ZSTD", "compression_codec", "zstd"),
+        ("delta.targetFileSize", "104857600", "target_file_size_bytes", 104_857_600),
+        ("delta.targetFileSize", "100mb", "target_file_size_bytes", 104_857_600),
+        ("delta.targetFileSize", "1 G", "target_file_size_bytes", 1 << 30),
+        ("delta.targetFileSize", "512b", "target_file_size_bytes", 512),
+        ("delta.enableVariantShredding", "true", "variant_shredding", True),
+        ("delta.enableDeletionVectors", "true", "deletion_vectors", True),
     ],
 )
 def test_properties_hold_the_stored_value(
@@ -145,6 +176,15 @@ def test_properties_prefer_the_exact_key() -> None:
         ("delta.checkpointInterval", "1.0"),
         ("delta.checkpointPolicy", "v3"),
         ("delta.inCommitTimestampEnablementVersion", "-1"),
+        ("delta.dataSkippingNumIndexedCols", "-2"),
+        ("delta.dataSkippingNumIndexedCols", "2147483648"),
+        ("delta.dataSkippingStringPrefixLength", "-1"),
+        ("delta.randomPrefixLength", "0"),
+        ("delta.rowTracking.materializedRowIdColumnName", ""),
+        ("delta.writePartitionColumnsToParquet", "yes"),
+        ("delta.targetFileSize", "0"),
+        ("delta.targetFileSize", "-1"),
+        ("delta.targetFileSize", "100 stones"),
     ],
 )
 def test_properties_that_are_invalid_are_an_error_with_the_value(key: str, text: str) -> None:

@@ -85,9 +85,15 @@ def class_archive() -> Path:
     return CACHE / "cds" / f"{sha256(key.encode()).hexdigest()[:16]}.jsa"
 
 
+LONG_STORIES = 500
+_QUICK = "-XX:TieredStopAtLevel=1 "
+
+
 def jvm_options() -> str:
     """Options of the driver's JVM: quick to start, small, with a class archive if there is one."""
-    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off"
+    # A run of hours is worth compiling well.
+    quick = "" if int(os.environ.get("STORIES", "0")) >= LONG_STORIES else _QUICK
+    options = f"{quick}-XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off"
     archive = class_archive()
     return f"{options} -XX:SharedArchiveFile={archive}" if archive.exists() else options
 

@@ -45,7 +45,7 @@ def test_exchanged_rows_of_a_key_meet_and_no_row_is_lost(
     packages = [[Named(f"{number % 50}") for number in range(first, 200, 4)] for first in range(4)]
     made = units(spark, packages, named, kind=Named)
 
-    met = exchanged(spark, made, by=["path"], buckets=6, scratch=str(tmp_path / "s")).then(seen)
+    met = exchanged(spark, [made], by=["path"], buckets=6, scratch=str(tmp_path / "s")).then(seen)
 
     rows = met.as_frame(SCHEMA).collect()
     assert len(rows) == 6
@@ -58,6 +58,6 @@ def test_exchanged_rows_of_a_key_meet_and_no_row_is_lost(
 def test_nothing_exchanged_is_nothing(spark: SparkSession, tmp_path: Path) -> None:
     made = units(spark, [[]], named, kind=Named)
 
-    met = exchanged(spark, made, by=["path"], buckets=6, scratch=str(tmp_path / "s"))
+    met = exchanged(spark, [made], by=["path"], buckets=6, scratch=str(tmp_path / "s"))
 
     assert met.as_frame(SCHEMA).collect() == []

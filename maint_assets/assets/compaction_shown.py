@@ -1,0 +1,81 @@
+"""What people see of the compaction chain: summary lines and checks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from maint_assets.assets.checks import Check
+from maint_assets.assets.metadata import human_bytes, human_count
+
+if TYPE_CHECKING:
+    from maint_assets.assets.compaction_stages import BinsSummary, RewrittenSummary
+    from maint_assets.assets.run import StageRun
+
+WORDS = {
+    "small": "small",
+    "deleted_rows": "with deleted rows",
+    "no_stats": "without statistics",
+    "large": "large enough",
+    "whole": "without deleted rows",
+    "alone": "with nothing to be merged with",
+    "clustered": "clustered",
+    "other_partition": "in other partitions",
+    "postponed": "postponed (max_bytes_per_run)",
+}
+"""Reasons as people read them."""
+
+
+def bins_line(planned: BinsSummary) -> str:
+    """The plan in Markdown."""
+    plan = planned.plan
+    stays = _counts(plan.left_out)
+    stay = f"  \nStay: {stays}" if stays else ""
+    if not plan.bins:
+        return f"**Nothing is to be rewritten**{stay}"
+    return (
+        f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)} in "
+        f"{human_count(plan.bins, 'bin')}**: {_counts(planned.by_reason)}{stay}\n\n"
+        f"To approve, launch `rewritten_files` with `approved_plan`:  \n`{plan.digest}`"
+    )
+
+
+def rewritten_line(done: RewrittenSummary) -> str:
+    """The outcome in Markdown."""
+    rest = ", ".join(
+        f"{human_count(count, 'bin')} {what}"
+        for what, count in (
+            ("dropped", done.dropped), ("refused", done.refused), ("failed", done.failed)
+        )
+        if count
+    )  # fmt: skip
+    versions = ", ".join(map(str, done.versions)) or "none"
+    return (
+        f"**{human_count(done.files_removed, 'file')}, {human_bytes(done.bytes_removed)} became "
+        f"{human_count(done.files_added, 'file')}, {human_bytes(done.bytes_added)}** with "
+        f"{human_count(done.rows_added, 'row')}, committed in version {versions}"
+        + (f"; {rest}" if rest else "")
+    )
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {WORDS[name]}" for name, count in counts.items() if count)
+
+
+def _same_rows(_: StageRun, done: RewrittenSummary) -> tuple[bool, dict[str, Any]]:
+    shown = {"rows_before": done.rows_removed, "rows_after": done.rows_added}
+    return done.rows_removed == done.rows_added, shown
+
+
+def _all_rewritten(_: StageRun, done: RewrittenSummary) -> tuple[bool, dict[str, Any]]:
+    shown: dict[str, Any] = {
+        "dropped": done.dropped, "refused": done.refused, "failed": done.failed
+    }  # fmt: skip
+    return not done.refused + done.failed, {**shown, **done.not_committed}
+
+
+SAME_ROWS = Check(
+    "same_rows", "The new files hold as many rows as lived in the old ones.", _same_rows
+)
+ALL_REWRITTEN = Check(
+    "all_rewritten", "No bin was refused or failed.", _all_rewritten, blocking=False
+)

@@ -1,0 +1,246 @@
+"""The compaction chain stage by stage: the plan of bins, and its execution batch by batch."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from maint_assets.assets.store import Dataset
+from maint_assets.assets.vacuum_stages import StageResult, result
+from maint_assets.commit.checkpoint import write_checkpoint
+from maint_assets.compaction.bins import (
+    BINS_MEASURES,
+    COMPACTION_SCHEMA,
+    LEFT_OUT_REASONS,
+    PLANNED,
+    PLANNED_REASONS,
+)
+from maint_assets.compaction.execution import Terms, rewritten_batch
+from maint_assets.compaction.packages import commit_batches, packages
+from maint_assets.compaction.plan import CompactionPlan, Selection, ready_head
+from maint_assets.compaction.planning import planned_bins
+from maint_assets.compaction.rewrite import REWRITTEN_ARROW, REWRITTEN_MEASURES
+from maint_assets.compaction.rewriting import rewriting
+from maint_assets.config import milliseconds
+from maint_assets.errors import (
+    ChecksumMismatchError,
+    MaintError,
+    RewriteError,
+    UnsupportedFeatureError,
+)
+from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.summary import SnapshotSummary
+from maint_assets.storage.location import Location
+from maint_assets.storage.parts import Target
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from maint_assets.assets.approval import Approval
+    from maint_assets.assets.run import StageRun
+    from maint_assets.config import CompactionSettings
+    from maint_assets.snapshot.head import TableHead
+
+
+logger = logging.getLogger(__name__)
+
+SHOWN_REASONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BinsSummary:
+    """The plan, and the files of its bins by the reason why they are rewritten."""
+
+    plan: CompactionPlan
+    by_reason: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenSummary:
+    """What a rewrite did; sizes in bytes, rows are live ones.
+
+    ``versions`` are those that it committed; ``dropped``, ``refused`` and ``failed`` count bins
+    that were not, ``not_committed`` says why.
+    """
+
+    plan_digest: str
+    bins: int
+    files_removed: int
+    files_added: int
+    bytes_removed: int
+    bytes_added: int
+    rows_removed: int
+    rows_added: int
+    vectors_removed: int
+    dropped: int
+    refused: int
+    failed: int
+    not_committed: dict[str, int]
+    versions: list[int]
+    checkpoint_version: int | None
+    seconds: float
+    approved_by: str | None
+
+
+def compaction_bins_stage(run: StageRun) -> StageResult:
+    """The plan: which live files are rewritten together, a pure function of the snapshot."""
+    seen = run.summary("snapshot", SnapshotSummary)
+    if seen.checksum not in {"agrees", "absent"}:
+        raise ChecksumMismatchError(
+            seen.table,
+            seen.checksum,
+            "find out which is right; remove the .crc if it is the wrong one",
+        )
+    if seen.refused.get("rewrite"):
+        raise UnsupportedFeatureError(
+            seen.table, "; ".join(seen.refused["rewrite"]), "use an engine that knows it"
+        )
+    head = table_head(Location.of(seen.table), version=seen.version)
+    how = rewriting(head)
+    selection = asked_selection(run.table.compaction)
+    with run.output.scratch() as scratch:
+        rows = planned_bins(
+            run.spark,
+            head,
+            selection,
+            partitions=how.schema.partitions,
+            live_files=seen.live_files,
+            parallelism=run.parallelism,
+            scratch=scratch,
+        )
+        written = run.output.write_rows([rows], COMPACTION_SCHEMA, BINS_MEASURES, keep=PLANNED)
+    plan = _plan(seen, selection, written=written)
+    metrics = written.metrics
+    by_reason = {name: metrics[f"reason_{name}"] for name in PLANNED_REASONS}
+    summary = BinsSummary(plan, {name: count for name, count in by_reason.items() if count})
+    return result(run, written, summary)
+
+
+def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
+    """The execution of the plan of ``compaction_bins``: each batch rewritten, committed, recorded.
+
+    Raises what forbids the execution before anything is written; RewriteError when bins failed,
+    after all others are committed.
+    """
+    plan = run.summary("compaction_bins", BinsSummary).plan
+    approval.refuse_other(run, "compaction_bins", plan.digest)
+    settings = run.table.compaction
+    max_age_ms = milliseconds(settings.plan_max_age)
+    head = ready_head(plan, max_age_ms=max_age_ms, now_ms=run.now_ms())
+    terms = Terms(plan, head, rewriting(head), run.now_ms)
+    started = time.monotonic()
+    parts = run.upstream("compaction_bins").parts()
+    planned = packages(run.spark, parts, parallelism=run.parallelism) if plan.bins else []
+    target = Target(run.output.rows_location.path, REWRITTEN_ARROW, REWRITTEN_MEASURES)
+    total, outcome = target.nothing(), Outcome()
+    for batch in commit_batches(planned, max_bytes=settings.max_bytes_per_commit):
+        with run.output.scratch() as scratch:
+            done = rewritten_batch(run.spark, batch, terms, scratch=scratch)
+        total = total.plus(target.written([done]), target.measures)
+        outcome.take(done)
+    summary = RewrittenSummary(
+        plan_digest=plan.digest,
+        bins=outcome.bins["committed"],
+        **total.measured,
+        dropped=outcome.bins["dropped"],
+        refused=outcome.bins["refused"],
+        failed=outcome.bins["failed"],
+        not_committed=dict(outcome.reasons.most_common(SHOWN_REASONS)),
+        versions=outcome.versions,
+        checkpoint_version=_checkpointed(run, head, outcome.versions),
+        seconds=round(time.monotonic() - started, 3),
+        approved_by=approval.by,
+    )
+    written = Dataset(total.rows, plan.digest, total.measured)
+    run.output.write_manifest(written, total.parts, total.largest)
+    made = result(run, written, summary)
+    if summary.failed:
+        raise RewriteError(
+            plan.table,
+            f"{summary.failed} of {plan.bins} bins failed, all others are committed",
+            f"see each in {run.output.rows_location.path}, mend the cause and run again",
+        )
+    return made
+
+
+def _checkpointed(run: StageRun, head: TableHead, versions: list[int]) -> int | None:
+    """The newest of the committed versions at which the table wants a checkpoint, written.
+
+    A checkpoint that cannot be written is no failure: the commits are there, and the next writer
+    makes one.
+    """
+    due = [version for version in versions if version % head.properties.checkpoint_interval == 0]
+    if not due:
+        return None
+    try:
+        with run.output.scratch() as scratch:
+            made = write_checkpoint(
+                run.spark,
+                table_head(head.location, version=due[-1]),
+                parallelism=run.parallelism,
+                scratch=scratch,
+                now_ms=run.now_ms(),
+            )
+    except MaintError as error:
+        logger.warning("no checkpoint was written: %s", error)
+        return None
+    return made.version
+
+
+class Outcome:
+    """What became of bins, over all batches."""
+
+    def __init__(self) -> None:
+        self.bins, self.reasons = Counter[str](), Counter[str]()
+        self.versions: list[int] = []
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Counts the bins of a batch: its files of one bin all have one state."""
+        rows = batch.select(["bin", "state", "reason", "version"]).to_pylist()
+        for row in {row["bin"]: row for row in rows}.values():
+            self.bins[row["state"]] += 1
+            if row["reason"] is not None:
+                self.reasons[row["reason"]] += 1
+            if row["version"] is not None and row["version"] not in self.versions:
+                self.versions.append(row["version"])
+
+
+def asked_selection(settings: CompactionSettings) -> Selection:
+    """What the settings ask of the plan."""
+    target = settings.target_file_size
+    return Selection(
+        target_bytes=target,
+        min_bytes=target // 2 if settings.min_file_size is None else settings.min_file_size,
+        max_deleted_ratio=settings.max_deleted_rows_ratio,
+        purge=settings.purge,
+        max_bytes=settings.max_bytes_per_run,
+        where=settings.where,
+    )
+
+
+def _plan(seen: SnapshotSummary, selection: Selection, *, written: Dataset) -> CompactionPlan:
+    metrics = written.metrics
+    considered = metrics["considered"] - metrics["left_other_partition"]
+    left = {name: metrics[f"left_{name}"] for name in LEFT_OUT_REASONS}
+    digest = "\n".join((seen.table_id, str(seen.version), written.digest, repr(selection)))
+    return CompactionPlan(
+        table=seen.table,
+        table_id=seen.table_id,
+        version=seen.version,
+        planned_ms=seen.planned_ms,
+        digest=hashlib.sha256(digest.encode()).hexdigest()[:32],
+        selection=selection,
+        bins=metrics["bins"],
+        files=written.rows,
+        bytes=metrics["bytes"],
+        rows=metrics["rows"] - metrics["deleted"],
+        considered_files=considered,
+        left_out={name: count for name, count in left.items() if count},
+        left_out_bytes={
+            name: metrics[f"left_bytes_{name}"] for name, count in left.items() if count
+        },
+    )

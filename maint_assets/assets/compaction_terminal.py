@@ -1,0 +1,61 @@
+"""What a person sees of a compaction in the terminal: the plan and its outcome."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.dataset as ds
+from rich.markup import escape
+from rich.table import Table
+
+from maint_assets.assets.compaction_shown import WORDS
+from maint_assets.assets.metadata import human_bytes, human_count
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from maint_assets.assets.compaction_report import CompactionReport
+
+
+def show_bins(console: Console, report: CompactionReport, *, paths: bool = False) -> None:
+    """Prints what is to be rewritten and why, and what stays and why."""
+    plan, planned = report.planned.plan, report.planned
+    console.print(f"[bold]{escape(plan.table)}[/] at version {plan.version}")
+    reasons = Table("live files", "count", "bytes", box=None, pad_edge=False, header_style="dim")
+    for reason, count in planned.by_reason.items():
+        reasons.add_row(f"{WORDS[reason]}: rewritten", f"{count:,}", "")
+    for reason, count in plan.left_out.items():
+        size = human_bytes(plan.left_out_bytes[reason])
+        reasons.add_row(f"[dim]{WORDS[reason]}: stay[/]", f"[dim]{count:,}[/]", f"[dim]{size}[/]")
+    console.print(reasons)
+    if not plan.bins:
+        console.print("[green]Nothing is to be rewritten.[/]")
+        return
+    console.print(
+        f"[bold]{human_count(plan.files, 'file')}[/] of {human_bytes(plan.bytes)} would become "
+        f"about [bold]{plan.bins:,}[/] of up to {human_bytes(plan.selection.target_bytes)}."
+    )
+    if paths:
+        rows = ds.dataset([part.path for part in report.bins.parts()], format="parquet")
+        for batch in rows.to_batches(columns=["bin", "path"]):
+            for row in batch.to_pylist():
+                console.print(f"{row['bin']}  {escape(row['path'])}", soft_wrap=True)
+    console.print(f"[dim]plan {plan.digest}, rows in {escape(report.bins.rows_location.path)}[/]")
+
+
+def show_rewritten(console: Console, report: CompactionReport) -> None:
+    """Prints what was rewritten, in which versions, and what was not and why."""
+    done = report.done
+    if done is None:
+        return
+    versions = ", ".join(map(str, done.versions))
+    console.print(
+        f"[green]Rewritten[/]: {human_count(done.files_removed, 'file')} "
+        f"({human_bytes(done.bytes_removed)}) became {human_count(done.files_added, 'file')} "
+        f"({human_bytes(done.bytes_added)}), {human_count(done.rows_added, 'row')}, "
+        f"in {done.seconds:.1f} s"
+        + (f", committed in version {versions}." if versions else "; nothing was committed.")
+    )
+    for reason, count in done.not_committed.items():
+        console.print(f"[yellow]{human_count(count, 'bin')} not rewritten[/]: {escape(reason)}")
+    console.print(f"[dim]ledger: {escape(report.ledger or '')}[/]")

@@ -1,0 +1,239 @@
+"""Checkpoints: the state of a version in one place, put there whole, and read back before use.
+
+Single-file checkpoints as PROTOCOL's "V1 Spec" names them, V2 ones where the table's policy asks
+for them: a top file in JSON, file actions in sidecars (logs.md 15).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from functools import partial, reduce
+from operator import add
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from maint_assets.commit.whole_files import put_file_if_absent, replace
+from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
+from maint_assets.delta.hint import json_checksum, parse_hint
+from maint_assets.errors import ChecksumMismatchError, CommitError, one_line
+from maint_assets.snapshot.checkpoint_parts import Counts, counts, joined, state_parts
+from maint_assets.snapshot.checkpoint_shape import CheckpointShape
+from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.live_adds import file_state
+from maint_assets.snapshot.log import LOG, SIDECARS
+from maint_assets.snapshot.overview import overview
+from maint_assets.snapshot.summary import checksum_agreement
+from maint_assets.storage import read
+from maint_assets.storage.write import put_if_absent
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from maint_assets.snapshot.checkpoint_parts import StatePart
+    from maint_assets.snapshot.head import TableHead
+
+HINT = f"{LOG}/_last_checkpoint"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCheckpoint:
+    """A checkpoint of a version; sizes in bytes, ``files`` below the table root, top file first.
+
+    Where one was there already, ``made`` is False and the numbers are those of none.
+    """
+
+    version: int
+    made: bool
+    files: tuple[str, ...] = ()
+    actions: int = 0
+    adds: int = 0
+    tombstones: int = 0
+    live_bytes: int = 0
+    size: int = 0
+    hint_moved: bool = False
+
+
+def write_checkpoint(
+    spark: SparkSession, head: TableHead, *, parallelism: int, scratch: str, now_ms: int
+) -> WrittenCheckpoint:
+    """The checkpoint of the head's version, written unless it has one.
+
+    Tombstones stay that were removed within the table's own retention. Raises
+    UnsupportedFeatureError, ChecksumMismatchError, CommitError, CorruptLogError or LogGapError;
+    the hint moves only to what was read back, and never to an older version.
+    """
+    refuse_unsupported(head.protocol, Operation.CHECKPOINT, table=head.table)
+    if _has_one(head):
+        return WrittenCheckpoint(head.version, made=False)
+    made = str(Path(scratch) / str(uuid.uuid4()))
+    others = overview(head, now_ms=now_ms).rows()
+    shape = CheckpointShape.of(head)
+    kept_after_ms = now_ms - head.properties.deleted_file_retention_ms
+    state = file_state(
+        spark, head, kept_after_ms=kept_after_ms, parallelism=parallelism, scratch=f"{made}/keys"
+    )
+    parts = state_parts(state, shape, directory=made)
+    held = reduce(add, (part.counts for part in parts), Counts())
+    _refuse_mismatch(head, held)
+    try:
+        if _is_v2(head):
+            placed = _v2(head, others, parts)
+        else:
+            file = joined(spark, parts, others, shape=shape, directory=made)
+            placed = _classic(head, file, held, others=len(others))
+    except OSError as error:
+        found = f"checkpoint {head.version} cannot be written ({one_line(error)})"
+        raise CommitError(head.table, found, "make room, or allow writing") from error
+    if placed is None:
+        return _others(head)
+    return _with_hint(head, placed)
+
+
+def _classic(head: TableHead, file: Path, held: Counts, *, others: int) -> WrittenCheckpoint | None:
+    """The single file, put; None when another one has its name."""
+    path = f"{LOG}/{head.version:020d}.checkpoint.parquet"
+    whole = held + Counts(rows=others, protocols=1, metadata=1)
+    if not put_file_if_absent(head.location, path, file, check=partial(_check, head, whole)):
+        return None
+    return _written(head, (path,), held, actions=whole.rows)
+
+
+def _v2(head: TableHead, others: list[dict[str, Any]], parts: list[StatePart]) -> WrittenCheckpoint:
+    """Sidecars, then the top file that names them."""
+    named = f"{head.version:020d}.checkpoint"
+    sidecars = [
+        f"{SIDECARS}/{named}.{number:010d}.{len(parts):010d}.{uuid.uuid4()}.parquet"
+        for number in range(1, len(parts) + 1)
+    ]
+    for part, path in zip(parts, sidecars, strict=True):
+        check = partial(_check, head, part.counts)
+        if not put_file_if_absent(head.location, path, Path(part.path), check=check):
+            raise CommitError(head.table, f"{path} is there already", "run again")
+    rows = [
+        {"checkpointMetadata": {"version": head.version}},
+        *others,
+        *({"sidecar": _sidecar(head, path)} for path in sidecars),
+    ]
+    top = f"{LOG}/{named}.{uuid.uuid4()}.json"
+    body = "".join(_line(row) for row in rows).encode()
+    if not put_if_absent(head.location, top, body) or read.content(head.location, top) != body:
+        raise CommitError(head.table, f"{top} is not what was written", "remove that file")
+    held = reduce(add, (part.counts for part in parts), Counts())
+    return _written(head, (top, *sidecars), held, actions=held.rows + len(rows))
+
+
+def _check(head: TableHead, expected: Counts, copy: Path) -> None:
+    """CommitError when a file does not hold what was written into it."""
+    try:
+        found = counts(copy)
+    except (OSError, pa.ArrowException) as error:
+        found = one_line(error)
+    if found != expected:
+        raise CommitError(
+            head.table,
+            f"checkpoint {head.version} was written wrongly: {found}, not {expected}",
+            "check the disk, and run again",
+        )
+
+
+def _refuse_mismatch(head: TableHead, held: Counts) -> None:
+    metrics = {"live_files": held.adds, "live_bytes": held.live_bytes}
+    agreement = checksum_agreement(head, metrics)
+    if agreement not in {"agrees", "absent"}:
+        raise ChecksumMismatchError(
+            head.table, agreement, "find out which of both is wrong before anything is written"
+        )
+
+
+def _has_one(head: TableHead) -> bool:
+    checkpoint = head.segment.checkpoint
+    return checkpoint is not None and checkpoint.version == head.version
+
+
+def _is_v2(head: TableHead) -> bool:
+    has_feature = "v2Checkpoint" in feature_names(head.protocol)
+    return has_feature and head.properties.checkpoint_policy == "v2"
+
+
+def _others(head: TableHead) -> WrittenCheckpoint:
+    """The checkpoint that somebody else has put there; CommitError when it cannot be read."""
+    if not _has_one(table_head(head.location, head.version)):
+        found = f"{head.version:020d}.checkpoint.parquet is there already and cannot be read"
+        raise CommitError(head.table, found, "remove that file, and run again")
+    return WrittenCheckpoint(head.version, made=False)
+
+
+def _written(
+    head: TableHead, files: tuple[str, ...], held: Counts, *, actions: int
+) -> WrittenCheckpoint:
+    return WrittenCheckpoint(
+        version=head.version,
+        made=True,
+        files=files,
+        actions=actions,
+        adds=held.adds,
+        tombstones=held.removes,
+        live_bytes=held.live_bytes,
+        size=sum(_size_and_mtime(head, path)[0] for path in files),
+    )
+
+
+def _with_hint(head: TableHead, placed: WrittenCheckpoint) -> WrittenCheckpoint:
+    """The checkpoint, with the hint moved to it unless that points to a newer one."""
+    try:
+        known = parse_hint(read.content(head.location, HINT))
+    except FileNotFoundError:
+        known = None
+    moves = known is None or known.version <= head.version
+    if moves:
+        replace(head.location, HINT, _hint(head, placed))
+    logger.info("%s: checkpoint %s of %s actions", head.table, head.version, placed.actions)
+    return changed(placed, hint_moved=moves)
+
+
+def _hint(head: TableHead, placed: WrittenCheckpoint) -> bytes:
+    """The hint as Delta writes it, with its own checksum at the end."""
+    hint: dict[str, Any] = {
+        "version": placed.version,
+        "size": placed.actions,
+        "sizeInBytes": placed.size,
+        "numOfAddFiles": placed.adds,
+    }
+    top = placed.files[0]
+    if top.endswith(".json"):
+        size, modified_ms = _size_and_mtime(head, top)
+        name = top.rpartition("/")[2]
+        file = {"path": name, "sizeInBytes": size, "modificationTime": modified_ms}
+        hint["v2Checkpoint"] = file
+    hint["checksum"] = json_checksum(json.dumps(hint))
+    return json.dumps(hint, separators=(",", ":")).encode()
+
+
+def _sidecar(head: TableHead, path: str) -> dict[str, Any]:
+    size, modified_ms = _size_and_mtime(head, path)
+    name = path.rpartition("/")[2]
+    return {"path": name, "sizeInBytes": size, "modificationTime": modified_ms}
+
+
+def _size_and_mtime(head: TableHead, path: str) -> tuple[int, int]:
+    found = read.size_and_mtime(head.location, path)
+    if found is None:
+        raise CommitError(head.table, f"{path} vanished after it was written", "run again")
+    return found
+
+
+def _line(row: dict[str, dict[str, Any]]) -> str:
+    """One action as a line of the log; what is None is left out."""
+    present = {
+        name: {key: value for key, value in fields.items() if value is not None}
+        for name, fields in row.items()
+    }
+    return json.dumps(present, separators=(",", ":"), ensure_ascii=False) + "\n"

@@ -1,0 +1,286 @@
+"""The plan of an OPTIMIZE: which live files are rewritten into one, and why (optimize.md 4, 16).
+
+A bin holds files of one partition value. Files keep the order in which they came to the table, so
+that a bin holds rows that were written at about the same time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as T
+
+from maint_assets.delta.actions import Add
+from maint_assets.delta.partitions import canonical_values
+from maint_assets.delta.paths import TableRoot
+from maint_assets.snapshot.places import placed
+from maint_assets.storage.columns import arrow_schema, column, runs
+from maint_assets.storage.parts import Measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from maint_assets.compaction.plan import Selection
+    from maint_assets.delta.schema import Field
+
+PLANNED_REASONS = ("small", "deleted_rows", "no_stats")
+LEFT_OUT_REASONS = ("large", "whole", "alone", "clustered", "other_partition", "postponed")
+
+COMPACTION_SCHEMA = T.StructType([
+    column("bin", "string", "id of the bin; null where the file stays", nullable=True),
+    column("position", "bigint", "place of the file in its bin", nullable=True),
+    column("partition", "string", "partition values by physical name, JSON"),
+    column("path", "string", "decoded, relative to the table root; absolute where outside it"),
+    column("dv_id", "string", "id of the deletion vector, empty for none"),
+    column("size", "bigint", "bytes"),
+    column("live_bytes", "bigint", "bytes without those of deleted rows, estimated"),
+    column("rows", "bigint", "rows in the file, deleted ones included", nullable=True),
+    column("deleted", "bigint", "rows deleted by the deletion vector"),
+    column("reason", "string", "why it is rewritten: small, deleted_rows, no_stats; or stays"),
+    column("engine", "string", "what rewrites it"),
+    column("added", "bigint", "order in which files came to the table"),
+    column("add", "string", "the add action of the log, statistics left out", nullable=True),
+])
+"""A file of a bin; files of one bin lie together."""
+
+COMPACTION_ARROW = arrow_schema(COMPACTION_SCHEMA)
+
+_BIN = pc.field("bin")
+PLANNED = pc.is_valid(_BIN)
+
+BINS_MEASURES = {
+    "bins": Measure("count", where=PLANNED & (pc.field("position") == 0)),
+    "bytes": Measure("sum", "size", PLANNED),
+    "rows": Measure("sum", "rows", PLANNED),
+    "deleted": Measure("sum", "deleted", PLANNED),
+    "considered": Measure("count"),
+    **{
+        f"left_{name}": Measure("count", where=pc.field("reason") == name)
+        for name in LEFT_OUT_REASONS
+    },
+    **{
+        f"left_bytes_{name}": Measure("sum", "size", pc.field("reason") == name)
+        for name in LEFT_OUT_REASONS
+    },
+    **{
+        f"reason_{name}": Measure("count", where=PLANNED & (pc.field("reason") == name))
+        for name in PLANNED_REASONS
+    },
+}
+
+_ROWS = r'"numRecords"\s*:\s*(?P<rows>\d+)'
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What tells candidates from files that stay: the table's root and columns, the selection."""
+
+    root: TableRoot
+    partitions: tuple[Field, ...]
+    selection: Selection
+
+
+def candidates(files: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[pa.RecordBatch]:
+    """Live files, each with the reason why it is rewritten or stays: COMPACTION_SCHEMA, no bin."""
+    for batch in files:
+        if batch.num_rows:
+            yield _judged(batch, judge)
+
+
+def compaction_bins(
+    files: Iterable[pa.RecordBatch], selection: Selection
+) -> Iterator[pa.RecordBatch]:
+    """The same files in bins, all files of a partition at hand: COMPACTION_SCHEMA.
+
+    A batch holds whole bins. What nothing can be merged with stays.
+    """
+    every = pa.Table.from_batches(files, COMPACTION_ARROW)
+    order = [("partition", "ascending"), ("added", "ascending"), ("path", "ascending")]
+    every = every.take(pc.sort_indices(every, order)).combine_chunks()
+    if not every.num_rows:
+        return
+    wanted = pc.is_in(every["reason"], pa.array(PLANNED_REASONS))
+    yield from _batches(every.filter(pc.invert(wanted)))
+    held = every.filter(wanted)
+    numbers = _bin_numbers(held, selection)
+    yield from _batches(_left_alone(held.filter(pa.array(numbers < 0))))
+    kept = held.filter(pa.array(numbers >= 0))
+    numbers = numbers[numbers >= 0]
+    order = np.argsort(numbers, kind="stable")
+    kept = kept.take(order)
+    for start, end in runs(pa.array(numbers[order])):
+        yield from _batches(_bin(kept.slice(start, end - start)))
+
+
+def packed_bins(
+    sizes: Sequence[int], *, target: int, alone: Sequence[bool], whole: int
+) -> list[int]:
+    """The bin of each file in its order, -1 for one that stays; next-fit up to the target.
+
+    A file of at least ``whole`` bytes has a bin for itself and does not part its neighbours. A
+    bin of one file is kept only where the file is worth it ``alone``.
+    """
+    found, members = [-1] * len(sizes), dict[int, list[int]]()
+    current, load, made = -1, 0, 0
+    for at, size in enumerate(sizes):
+        if size >= whole:
+            members[made], made = [at], made + 1
+            continue
+        if current < 0 or load + size > target:
+            current, load, made = made, 0, made + 1
+            members[current] = []
+        members[current].append(at)
+        load += size
+    kept = (one for one in members.values() if len(one) > 1 or alone[one[0]])
+    for number, one in enumerate(kept):
+        for at in one:
+            found[at] = number
+    return found
+
+
+def _bin_numbers(held: pa.Table, selection: Selection) -> np.ndarray:
+    """The bin of each file, numbered over all partitions; -1 for one that stays."""
+    sizes = held["live_bytes"].to_numpy()
+    alone = pc.not_equal(held["reason"], "small").to_numpy(zero_copy_only=False)
+    found, made = np.full(len(sizes), -1), 0
+    for start, end in runs(held["partition"].combine_chunks()):
+        numbers = np.array(
+            packed_bins(
+                sizes[start:end].tolist(),
+                target=selection.target_bytes,
+                alone=alone[start:end].tolist(),
+                whole=selection.min_bytes,
+            )
+        )
+        found[start:end] = np.where(numbers < 0, -1, numbers + made)
+        made += int(numbers.max(initial=-1)) + 1
+    return found
+
+
+def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
+    add = batch["add"]
+    path, _, _ = placed(add.field("path"), judge.root)
+    size = add.field("size")
+    deleted = _deleted(add)
+    rows = _rows(add.field("stats"))
+    share = pc.divide(
+        pc.cast(deleted, pa.float64()), pc.cast(pc.max_element_wise(rows, 1), pa.float64())
+    )
+    reason = _reasons(add, share=share, rows=rows, deleted=deleted, selection=judge.selection)
+    live = pc.cast(
+        pc.multiply(pc.cast(size, pa.float64()), pc.subtract(1.0, pc.fill_null(share, 0.0))),
+        pa.int64(),
+        safe=False,
+    )
+    wanted = pc.is_in(reason, pa.array(PLANNED_REASONS))
+    columns = {
+        "bin": pa.nulls(len(batch), pa.string()),
+        "position": pa.nulls(len(batch), pa.int64()),
+        "partition": _partitions(add.field("partitionValues"), judge.partitions),
+        "path": path,
+        "dv_id": batch["dv_id"],
+        "size": size,
+        "live_bytes": live,
+        "rows": rows,
+        "deleted": deleted,
+        "reason": reason,
+        "engine": pa.repeat(pa.scalar("arrow"), len(batch)),
+        "added": pc.coalesce(
+            add.field("defaultRowCommitVersion"), add.field("modificationTime"), 0
+        ),
+        "add": _texts(add, rows, wanted),
+    }
+    return pa.RecordBatch.from_arrays(
+        [columns[name] for name in COMPACTION_ARROW.names], schema=COMPACTION_ARROW
+    )
+
+
+def _reasons(
+    add: pa.StructArray, *, share: pa.Array, rows: pa.Array, deleted: pa.Array, selection: Selection
+) -> pa.Array:
+    """Why each file is rewritten, or why it stays (optimize.md 4.1, 4.4)."""
+    clustered = pc.is_valid(add.field("clusteringProvider"))
+    has_vector = pc.is_valid(add.field("deletionVector"))
+    unknown = pc.and_(has_vector, pc.is_null(rows))
+    limit = 0.0 if selection.purge else selection.max_deleted_ratio
+    many = pc.or_(unknown, pc.fill_null(pc.greater(share, limit), fill_value=False))
+    small = pc.less(add.field("size"), selection.min_bytes)
+    none = pc.is_null(rows)
+    if selection.purge:
+        small = none = pa.repeat(pa.scalar(value=False), len(add))
+    chosen = pc.case_when(
+        pc.make_struct(many, clustered, none, small),
+        "deleted_rows", "clustered", "no_stats", "small", "whole" if selection.purge else "large",
+    )  # fmt: skip
+    return pc.cast(chosen, pa.string())
+
+
+def _deleted(add: pa.StructArray) -> pa.Array:
+    vector = add.field("deletionVector")
+    return pc.fill_null(pc.if_else(pc.is_valid(vector), vector.field("cardinality"), 0), 0)
+
+
+def _rows(stats: pa.Array) -> pa.Array:
+    found = pc.extract_regex(stats, _ROWS)
+    return pc.cast(pc.struct_field(found, "rows"), pa.int64())
+
+
+def _partitions(values: pa.MapArray, partitions: tuple[Field, ...]) -> pa.Array:
+    """The canonical values as JSON; each combination is made once."""
+    if not partitions:
+        return pa.repeat(pa.scalar("{}"), len(values))
+    known: dict[tuple[tuple[str, str | None], ...], str] = {}
+    texts: list[str] = []
+    for pairs in values.to_pylist():
+        key = tuple(pairs or ())
+        if key not in known:
+            known[key] = json.dumps(canonical_values(dict(key), partitions), ensure_ascii=False)
+        texts.append(known[key])
+    return pa.array(texts, pa.string())
+
+
+def _texts(add: pa.StructArray, rows: pa.Array, wanted: pa.Array) -> pa.Array:
+    """The add actions that are wanted as JSON, null for others; of statistics only the rows."""
+    texts: list[str | None] = [None] * len(add)
+    for at in np.flatnonzero(wanted.to_numpy(zero_copy_only=False)).tolist():
+        action = add[at].as_py(maps_as_pydicts="strict")
+        kept = {name: value for name, value in action.items() if value is not None}
+        kept["stats"] = None if (count := rows[at].as_py()) is None else _stats(count)
+        texts[at] = msgspec.json.encode(msgspec.convert(kept, Add)).decode()
+    return pa.array(texts, pa.string())
+
+
+def _stats(rows: int) -> str:
+    return json.dumps({"numRecords": rows}, separators=(",", ":"))
+
+
+def _bin(files: pa.Table) -> pa.Table:
+    files = _with(files, "bin", pa.repeat(pa.scalar(_bin_id(files)), files.num_rows))
+    return _with(files, "position", pa.array(range(files.num_rows), pa.int64()))
+
+
+def _bin_id(files: pa.Table) -> str:
+    """The same for the same files, whatever else is planned."""
+    named = zip(files["path"].to_pylist(), files["dv_id"].to_pylist(), strict=True)
+    text = "\n".join(f"{path}\0{dv_id}" for path, dv_id in sorted(named))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _left_alone(files: pa.Table) -> pa.Table:
+    alone = pa.repeat(pa.scalar("alone"), files.num_rows)
+    return _with(files, "reason", alone)
+
+
+def _with(files: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    return files.set_column(files.schema.get_field_index(name), name, values)
+
+
+def _batches(files: pa.Table) -> list[pa.RecordBatch]:
+    return files.combine_chunks().to_batches()

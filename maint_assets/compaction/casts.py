@@ -1,0 +1,98 @@
+"""Which types of a file's columns may become which types of the table's, and how.
+
+What is not listed here is refused: Arrow would cast much more, some of it with loss.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Cast = Callable[[pa.Array], pa.Array]
+
+_UTC = "UTC"
+_NTZ = pa.timestamp("us")
+
+_WIDER: dict[pa.DataType, frozenset[pa.DataType]] = {
+    pa.int8(): frozenset({pa.int16(), pa.int32(), pa.int64(), pa.float64()}),
+    pa.int16(): frozenset({pa.int32(), pa.int64(), pa.float64()}),
+    pa.int32(): frozenset({pa.int64(), pa.float64()}),
+    pa.float32(): frozenset({pa.float64()}),
+    pa.date32(): frozenset({_NTZ}),
+    pa.large_string(): frozenset({pa.string()}),
+    pa.string_view(): frozenset({pa.string()}),
+    pa.large_binary(): frozenset({pa.binary()}),
+    pa.binary_view(): frozenset({pa.binary()}),
+}
+"""PROTOCOL, "Type Widening", and Arrow's other forms of the same type."""
+
+_INTEGER_DIGITS = {pa.int8(): 10, pa.int16(): 10, pa.int32(): 10, pa.int64(): 20}
+"""The digits before the point that a decimal must have to take an integer: PROTOCOL again."""
+
+
+def same(values: pa.Array) -> pa.Array:
+    """The cast of values that are already of the table's type."""
+    return values
+
+
+def cast(source: pa.DataType, target: pa.DataType, *, int96: bool = False) -> Cast | None:
+    """What makes values of a file values of the table; None where that is not allowed.
+
+    ``int96``: the file holds Parquet's old moments, which Arrow takes for moments without a zone.
+    A cast raises ArrowInvalid for a value that would lose digits.
+    """
+    if pa.types.is_dictionary(source):
+        return _decoded(source, target)
+    if pa.types.is_timestamp(source):
+        return _moments(source, target, int96=int96)
+    if source == target:
+        return same
+    if pa.types.is_null(source):
+        return partial(_nulls, target=target)
+    return partial(pc.cast, target_type=target) if _is_wider(source, target) else None
+
+
+def _decoded(source: pa.DataType, target: pa.DataType) -> Cast | None:
+    rest = cast(source.value_type, target)
+    return None if rest is None else lambda values: rest(values.dictionary_decode())
+
+
+def _moments(source: pa.DataType, target: pa.DataType, *, int96: bool) -> Cast | None:
+    """Moments to moments, local times to local times; the zone of a file's moments is for show."""
+    if not pa.types.is_timestamp(target):
+        return None
+    zone = _UTC if int96 or source.tz is not None else None
+    if target.tz != zone:
+        return None
+    if source == target:
+        return same
+    return partial(_in_unit, unit=pa.timestamp(target.unit, source.tz), target=target)
+
+
+def _in_unit(values: pa.Array, *, unit: pa.DataType, target: pa.DataType) -> pa.Array:
+    return pc.cast(values, unit).view(target)
+
+
+def _nulls(values: pa.Array, *, target: pa.DataType) -> pa.Array:
+    return pa.nulls(len(values), target)
+
+
+def _is_wider(source: pa.DataType, target: pa.DataType) -> bool:
+    if pa.types.is_decimal(target):
+        return _is_wider_decimal(source, target)
+    if pa.types.is_fixed_size_binary(source):
+        return target == pa.binary()
+    return target in _WIDER.get(source, ())
+
+
+def _is_wider_decimal(source: pa.DataType, target: pa.DataType) -> bool:
+    whole = target.precision - target.scale
+    if pa.types.is_decimal(source):
+        return source.scale <= target.scale and source.precision - source.scale <= whole
+    return source in _INTEGER_DIGITS and _INTEGER_DIGITS[source] <= whole

@@ -1,0 +1,129 @@
+"""The execution of a plan of bins: rewrite a batch, commit it, record it, then the next batch."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from maint_assets.commit.rewrites import commit_rewrites
+from maint_assets.commit.rewritten import Committed, RewriteRequest, RewrittenBin
+from maint_assets.compaction.packages import Package
+from maint_assets.compaction.rewrite import REWRITTEN_ARROW, remove_outputs, rewritten
+from maint_assets.delta.actions import Add
+from maint_assets.errors import MaintError
+from maint_assets.storage.columns import batch_of
+from maint_assets.storage.parts import Target, slice_batches
+from maint_assets.storage.rows import slices, units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from maint_assets.compaction.plan import CompactionPlan
+    from maint_assets.compaction.rewrite import Rewriting
+    from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.parts import PartSlice
+
+_NAMESPACE = uuid.UUID("6f2b1c0e-3a57-4c3f-9d65-0d1f5a2f9a11")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms a plan is executed: its head, how files are written, the clock."""
+
+    plan: CompactionPlan
+    head: TableHead
+    how: Rewriting
+    now_ms: Callable[[], int]
+
+    def request(self, bins: Sequence[str], deletion_ms: int) -> RewriteRequest:
+        """The request of one commit: the same bins of the same plan have the same id."""
+        named = "\n".join((self.plan.digest, *sorted(bins)))
+        selection = self.plan.selection
+        where = [] if selection.where is None else [selection.where]
+        parameters: dict[str, Any] = {"predicate": msgspec.json.encode(where).decode()}
+        if selection.purge:
+            parameters["applyPurge"] = True
+        else:
+            parameters |= {"zOrderBy": "[]", "clusterBy": "[]", "auto": False}
+        return RewriteRequest(
+            operation="REORG" if selection.purge else "OPTIMIZE",
+            parameters=parameters,
+            txn_id=str(uuid.uuid5(_NAMESPACE, named)),
+            deletion_timestamp_ms=deletion_ms,
+            now_ms=self.now_ms,
+            row_ids_kept=self.how.files.row_tracking is not None,
+        )
+
+
+def rewritten_batch(
+    spark: SparkSession, batch: Sequence[Package], terms: Terms, *, scratch: str
+) -> pa.RecordBatch:
+    """The files of a batch of packages, rewritten and committed: REWRITTEN_SCHEMA.
+
+    What reading, writing and ``commit_rewrites`` raise, it raises: then nothing of this batch is
+    committed, and its new files are gone unless a commit's outcome is unknown.
+    """
+    started_ms = terms.now_ms()
+    target = Target(scratch, REWRITTEN_ARROW, {})
+
+    how = terms.how
+
+    def rewrite(some: list[Package]) -> Iterator[pa.RecordBatch]:
+        for package in some:
+            yield from rewritten(slice_batches(package.part), how)
+
+    tasks = [[package] for package in sorted(batch, key=lambda each: -each.bytes)]
+    written = units(spark, tasks, rewrite, kind=Package).write(target)
+    rows = [row for part in slices(written.parts) for row in _rows(part)]
+    done = _committed(_bins(rows), terms, started_ms=started_ms)
+    return batch_of(_with_outcomes(rows, done), REWRITTEN_ARROW)
+
+
+def _rows(part: PartSlice) -> Iterator[dict[str, Any]]:
+    for batch in slice_batches(part):
+        yield from batch.to_pylist()
+
+
+def _bins(rows: Iterable[dict[str, Any]]) -> list[RewrittenBin]:
+    """The bins whose new files are written."""
+    inputs: dict[str, list[Add]] = defaultdict(list)
+    outputs: dict[str, list[Add]] = defaultdict(list)
+    for row in rows:
+        if row["state"] == "written":
+            role = inputs if row["role"] == "input" else outputs
+            role[row["bin"]].append(msgspec.json.decode(row["add"], type=Add))
+    return [RewrittenBin(name, tuple(inputs[name]), tuple(outputs[name])) for name in inputs]
+
+
+def _committed(bins: Sequence[RewrittenBin], terms: Terms, *, started_ms: int) -> Committed:
+    """What became of the bins; new files of those that surely are not committed are removed."""
+    if not bins:
+        return Committed(None, (), (), {})
+    request = terms.request([each.bin for each in bins], started_ms)
+    try:
+        done = commit_rewrites(terms.head, bins, request)
+    except MaintError as error:
+        if error.files_may_be_removed:
+            remove_outputs(terms.how.table, bins)
+        raise
+    dropped = {each.bin for each in done.dropped}
+    remove_outputs(terms.how.table, [each for each in bins if each.bin in dropped])
+    return done
+
+
+def _with_outcomes(rows: Iterable[dict[str, Any]], done: Committed) -> Iterator[tuple[Any, ...]]:
+    dropped = {each.bin: each.reason for each in done.dropped}
+    for row in rows:
+        found = dict(row)
+        if row["bin"] in dropped:
+            found |= {"state": "dropped", "reason": dropped[row["bin"]]}
+        elif row["state"] == "written":
+            found |= {"state": "committed", "version": done.version}
+        yield tuple(found[name] for name in REWRITTEN_ARROW.names)

@@ -1,0 +1,82 @@
+"""What an OPTIMIZE was asked and what it planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from maint_assets.delta.features import Operation, refuse_unsupported
+from maint_assets.errors import StalePlanError
+from maint_assets.snapshot.head import table_head
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from maint_assets.snapshot.head import TableHead
+
+DEFAULT_TARGET_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which files are rewritten, sizes in bytes; O4.
+
+    A file is small below ``min_bytes``, and has many deleted rows above ``max_deleted_ratio``.
+    ``purge`` takes exactly the files with deleted rows.
+    """
+
+    target_bytes: int = DEFAULT_TARGET_BYTES
+    min_bytes: int = DEFAULT_TARGET_BYTES // 2
+    max_deleted_ratio: float = 0.05
+    purge: bool = False
+    max_bytes: int | None = None
+    where: str | None = None
+
+    @property
+    def operation(self) -> str:
+        """The operation of its commits."""
+        return "REORG" if self.purge else "OPTIMIZE"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """What ``compaction_bins`` planned, as the executing stage needs it; sizes in bytes.
+
+    ``left_out`` counts live files that stay by reason.
+    """
+
+    table: str
+    table_id: str
+    version: int
+    planned_ms: int
+    digest: str
+    selection: Selection
+    bins: int
+    files: int
+    bytes: int
+    rows: int
+    considered_files: int
+    left_out: dict[str, int]
+    left_out_bytes: dict[str, int]
+
+
+def ready_head(plan: CompactionPlan, *, max_age_ms: int, now_ms: int) -> TableHead:
+    """The head at the planned version, once nothing speaks against executing the plan.
+
+    Raises StalePlanError, UnsupportedFeatureError, LogGapError or CorruptLogError. What commits
+    newer than the plan mean for its files is seen at each commit.
+    """
+    age_ms = now_ms - plan.planned_ms
+    if age_ms > max_age_ms:
+        age, limit = timedelta(milliseconds=age_ms), timedelta(milliseconds=max_age_ms)
+        raise StalePlanError(
+            plan.table, f"the plan is {age} old, the limit is {limit}", "plan again"
+        )
+    location = Location.of(plan.table)
+    newest = table_head(location)
+    if newest.metadata.id != plan.table_id or newest.version < plan.version:
+        found = f"is version {newest.version} of table {newest.metadata.id} now"
+        planned = f"planned was version {plan.version} of {plan.table_id}"
+        raise StalePlanError(plan.table, f"{found}, {planned}", "plan again")
+    refuse_unsupported(newest.protocol, Operation.REWRITE, table=plan.table)
+    return table_head(location, version=plan.version)

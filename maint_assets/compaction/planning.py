@@ -1,0 +1,56 @@
+"""The bins of a table: live files judged where they are read, packed where partitions meet."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from maint_assets.compaction.bins import Judge, candidates, compaction_bins
+from maint_assets.compaction.budget import within_budget
+from maint_assets.compaction.where import of_partitions
+from maint_assets.snapshot.live_adds import live_adds
+from maint_assets.storage.exchange import BUCKET_ROWS, exchanged, in_waves
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from maint_assets.compaction.plan import Selection
+    from maint_assets.delta.schema import Field
+    from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.rows import Rows
+
+
+def planned_bins(  # noqa: PLR0913
+    spark: SparkSession,
+    head: TableHead,
+    selection: Selection,
+    *,
+    partitions: tuple[Field, ...],
+    live_files: int,
+    parallelism: int,
+    scratch: str,
+) -> Rows:
+    """Every live file of the head's version, in a bin or with the reason why it stays.
+
+    COMPACTION_SCHEMA. Raises PredicateError; executors raise CorruptLogError and LogGapError.
+    """
+    judge = partial(candidates, judge=Judge(head.root, partitions, selection))
+    live = live_adds(spark, head, parallelism=parallelism, scratch=scratch)
+    judged = [rows.then(judge) for rows in live]
+    if selection.where is not None:
+        where, table = selection.where, head.table
+        judged = [of_partitions(r, where, partitions=partitions, table=table) for r in judged]
+    buckets = -(-live_files // BUCKET_ROWS)
+    pack = partial(compaction_bins, selection=selection)
+    if buckets <= 1 and len(judged) == 1 and judged[0].tasks == 1:
+        packed = judged[0].then(pack)
+    else:
+        met = exchanged(
+            spark, judged, by=["partition"], buckets=in_waves(buckets, parallelism), scratch=scratch
+        )
+        packed = met.then(pack)
+    if selection.max_bytes is None:
+        return packed
+    # One task sees all bins: it alone can tell where the budget ends.
+    every = exchanged(spark, [packed], by=["engine"], buckets=1, scratch=scratch)
+    return every.then(partial(within_budget, max_bytes=selection.max_bytes))

@@ -1,0 +1,106 @@
+"""How the files of one version are rewritten: what its metadata and features ask of new files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from maint_assets.compaction.physical import FileSchema, unkept
+from maint_assets.compaction.statistics import FileStatistics
+from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
+from maint_assets.delta.schema import TableSchema
+from maint_assets.errors import UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from maint_assets.delta.properties import TableProperties
+    from maint_assets.snapshot.head import TableHead
+
+DEFAULT_CODEC = "zstd"
+"""What the protocol recommends to writers where the table names none."""
+
+_CODECS = {
+    **{name: name for name in ("snappy", "gzip", "brotli", "zstd", "lz4")},
+    "lz4_raw": "lz4",
+    "none": "none",
+    "uncompressed": "none",
+}
+
+_WITH_PARTITIONS = {"materializePartitionColumns", "icebergCompatV1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """How a table's files are read and written; goes to the executors."""
+
+    table: str
+    schema: TableSchema
+    properties: TableProperties
+    files: FileSchema
+    codec: str
+    hive_directories: bool
+    tight_bounds: bool
+
+    def statistics(self) -> FileStatistics:
+        """The statistics of a new file under construction."""
+        return FileStatistics(
+            self.schema, properties=self.properties, tight_bounds=self.tight_bounds
+        )
+
+
+def rewriting(head: TableHead) -> Rewriting:
+    """How the files of a version are rewritten. UnsupportedFeatureError where they cannot be."""
+    refuse_unsupported(head.protocol, Operation.REWRITE, table=head.table)
+    properties = head.properties
+    mapping = properties.column_mapping_mode
+    schema = TableSchema.of(head.metadata, mapped=mapping != "none", table=head.table)
+    reasons = [*unkept(schema), *_unkept_properties(properties)]
+    if reasons:
+        raise UnsupportedFeatureError(head.table, "; ".join(reasons), "use an engine that knows it")
+    features = set(feature_names(head.protocol))
+    files = FileSchema.of(
+        schema,
+        by_id=mapping == "id",
+        partition_columns=_has_partition_columns(properties, features),
+        row_tracking=_row_tracking(head),
+    )
+    return Rewriting(
+        table=head.location.path,
+        schema=schema,
+        properties=properties,
+        files=files,
+        codec=_CODECS[properties.compression_codec or DEFAULT_CODEC],
+        hive_directories=mapping == "none" and not properties.randomize_file_prefixes,
+        tight_bounds="deletionVectors" in features,
+    )
+
+
+def _has_partition_columns(properties: TableProperties, features: set[str]) -> bool:
+    return bool(features & _WITH_PARTITIONS) or properties.write_partition_columns is True
+
+
+def _row_tracking(head: TableHead) -> tuple[str, str] | None:
+    """The columns in which new files hold row ids and commit versions, where they must."""
+    properties = head.properties
+    if not properties.row_tracking:
+        return None
+    names = properties.materialized_row_id_column, properties.materialized_row_commit_version_column
+    row_id, version = names
+    if row_id is None or version is None:
+        raise UnsupportedFeatureError(
+            head.table,
+            "row tracking is on without names of its columns",
+            "turn it off and on again",
+        )
+    return row_id, version
+
+
+def _unkept_properties(properties: TableProperties) -> Iterator[str]:
+    """What a property asks for that only another engine does after a commit."""
+    if properties.iceberg:
+        yield "Iceberg metadata (delta.universalFormat.enabledFormats) is not kept"
+    if (properties.compression_codec or DEFAULT_CODEC) not in _CODECS:
+        yield f"codec {properties.compression_codec} (delta.parquet.compression.codec) is unknown"
+    if properties.symlink_manifest:
+        yield "symlink manifests (delta.compatibility.symlinkFormatManifest) are not kept"

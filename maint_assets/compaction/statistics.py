@@ -1,0 +1,180 @@
+"""The statistics of a file under construction, from the batches that are written to it.
+
+Never from the file's footer: Arrow leaves NaN out of the bounds there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from maint_assets.delta.schema import Decimal
+from maint_assets.delta.stats import (
+    STRING_PREFIX_LENGTH,
+    ColumnStatistics,
+    has_bounds,
+    indexed_columns,
+    stats_json,
+)
+
+if TYPE_CHECKING:
+    from maint_assets.delta.properties import TableProperties
+    from maint_assets.delta.schema import Primitive, TableSchema, Type
+
+_ARROW: dict[str, tuple[pa.DataType, ...]] = {
+    "byte": (pa.int8(),),
+    "short": (pa.int16(),),
+    "integer": (pa.int32(),),
+    "long": (pa.int64(),),
+    "float": (pa.float32(),),
+    "double": (pa.float64(),),
+    "string": (pa.large_string(), pa.string()),
+    "date": (pa.date32(),),
+    "timestamp": (pa.timestamp("us", "UTC"),),
+    "timestamp_ntz": (pa.timestamp("us"),),
+}
+
+
+class FileStatistics:
+    """Counts and bounds of one data file; holds two values a column, whatever the rows.
+
+    ``tight_bounds`` where the table's protocol has deletion vectors.
+    """
+
+    def __init__(
+        self, schema: TableSchema, properties: TableProperties, *, tight_bounds: bool
+    ) -> None:
+        types = dict(schema.data.leaves())
+        self._columns = [_Column(path, types[path]) for path in indexed_columns(schema, properties)]
+        length = properties.data_skipping_string_prefix_length
+        self._prefix_length = STRING_PREFIX_LENGTH if length is None else length
+        self._tight_bounds = tight_bounds
+        self.rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Takes in rows of the file, columns by physical name; one without a column: all null."""
+        self.rows += batch.num_rows
+        for column in self._columns:
+            values = _values(batch, column.path)
+            if values is None:
+                column.null_count += batch.num_rows
+            else:
+                column.add(values)
+
+    def json(self) -> str:
+        """The text of ``add.stats`` for all rows so far."""
+        return stats_json(
+            [column.statistics() for column in self._columns],
+            rows=self.rows,
+            tight_bounds=self._tight_bounds,
+            prefix_length=self._prefix_length,
+        )
+
+
+@dataclass(slots=True)
+class _Column:
+    """A leaf column so far; the bounds of strings are their bytes in UTF-8."""
+
+    path: tuple[str, ...]
+    type: Type
+    null_count: int = 0
+    minimum: Any = None
+    maximum: Any = None
+
+    def add(self, values: pa.Array) -> None:
+        self.null_count += values.null_count
+        if has_bounds(self.type):
+            low, high = _bounds(_typed(values, self.type))
+            self.minimum = min(_known(self.minimum, low), key=_order, default=None)
+            self.maximum = max(_known(self.maximum, high), key=_order, default=None)
+
+    def statistics(self) -> ColumnStatistics:
+        low, high = _text(self.minimum), _text(self.maximum)
+        return ColumnStatistics(self.path, self.type, self.null_count, low, high)
+
+
+def _values(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array | None:
+    """The leaf column, null where a struct above it is; None where the batch has no such column."""
+    at = batch.schema.get_field_index(path[0])
+    if at < 0:
+        return None
+    indices: list[int] = []
+    kind = batch.schema.field(at).type
+    for name in path[1:]:
+        indices.append(kind.get_field_index(name))
+        if indices[-1] < 0:
+            return None
+        kind = kind.field(indices[-1]).type
+    values = batch.column(at)
+    return pc.struct_field(values, indices) if indices else values
+
+
+def _typed(values: pa.Array, type_: Decimal | Primitive) -> pa.Array:
+    """The values in a type that has bounds; a cast that would change one is Arrow's error."""
+    if isinstance(type_, Decimal):
+        expected = (pa.decimal128(type_.precision, type_.scale),)
+    else:
+        expected = _ARROW[type_.name]
+    return values if values.type in expected else values.cast(expected[0])
+
+
+def _bounds(values: pa.Array) -> tuple[Any, Any]:
+    """The least and the greatest value, None where all are null."""
+    if pa.types.is_floating(values.type):
+        return _float_bounds(values)
+    found = pc.min_max(values)
+    return _plain(found["min"]), _plain(found["max"])
+
+
+def _float_bounds(values: pa.Array) -> tuple[float | None, float | None]:
+    """The same where NaN is the greatest, as in Spark, and -0.0 less than 0.0."""
+    is_nan = pc.is_nan(values)
+    has_nan = pc.any(is_nan).as_py()
+    numbers = values.filter(pc.invert(is_nan)) if has_nan else values
+    found = pc.min_max(numbers)
+    low, high = found["min"].as_py(), found["max"].as_py()
+    if low is None:
+        return (math.nan, math.nan) if has_nan else (None, None)
+    if 0.0 in {low, high}:
+        signs = _signs_of_zeros(numbers)
+        low = low or math.copysign(0.0, min(signs))
+        high = high or math.copysign(0.0, max(signs))
+    return low, math.nan if has_nan else high
+
+
+def _signs_of_zeros(numbers: pa.Array) -> list[float]:
+    zeros = numbers.filter(pc.equal(numbers, 0.0))
+    return pc.divide(1.0, zeros).unique().to_pylist()
+
+
+def _plain(scalar: Any) -> Any:
+    """The value as Python compares it exactly: bytes of a string, number of a date or time."""
+    if not scalar.is_valid:
+        return None
+    if isinstance(scalar, pa.StringScalar | pa.LargeStringScalar):
+        return scalar.as_buffer().to_pybytes()
+    if isinstance(scalar, pa.Date32Scalar | pa.TimestampScalar):
+        return scalar.value
+    return scalar.as_py()
+
+
+def _known(*values: Any) -> list[Any]:
+    return [value for value in values if value is not None]
+
+
+def _order(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return (True, 0.0, 0.0) if math.isnan(value) else (False, value, math.copysign(1, value))
+
+
+def _text(bound: Any) -> Any:
+    """A string's bound as text; None where the bytes are none, which Spark lets in."""
+    try:
+        return bound.decode() if isinstance(bound, bytes) else bound
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,80 @@
+"""The partition predicate of an OPTIMIZE: Spark SQL over partition columns, nothing else."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from maint_assets.compaction.bins import COMPACTION_SCHEMA
+from maint_assets.delta.schema import Decimal, Primitive
+from maint_assets.errors import PredicateError, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import Column
+
+    from maint_assets.delta.schema import Field, Type
+    from maint_assets.storage.rows import Rows
+
+_FILE, _MATCHES = "__maint_assets_file", "__maint_assets_matches"
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
+_SUBQUERY = re.compile(r"\bselect\b", re.IGNORECASE)
+
+
+def of_partitions(files: Rows, where: str, *, partitions: Iterable[Field], table: str) -> Rows:
+    """The files, those of partitions that do not match with the reason ``other_partition``.
+
+    ``files`` and the result are rows of COMPACTION_SCHEMA. Raises PredicateError.
+    """
+    columns = tuple(partitions)
+    names = ", ".join(field.name for field in columns) or "none"
+    if _SUBQUERY.search(_QUOTED.sub("", where)):
+        raise PredicateError(table, f"where {where!r} holds a subquery", "give a plain condition")
+    frame = files.as_frame(COMPACTION_SCHEMA)
+    typed = frame.select(
+        F.struct(*frame.columns).alias(_FILE),
+        *(
+            _value(F.from_json("partition", "map<string,string>"), field).alias(field.name)
+            for field in columns
+        ),
+    )
+    reason = F.when(F.col(_MATCHES), F.col("reason")).otherwise(F.lit("other_partition"))
+    try:
+        matched = typed.select(_FILE, F.expr(where).cast("boolean").alias(_MATCHES))
+        kind = typed.select(F.expr(where).alias("found")).schema["found"].dataType
+    except (AnalysisException, ParseException) as error:
+        found = one_line(error).partition(" SQLSTATE")[0]
+        raise PredicateError(
+            table, f"where {where!r} is not valid ({found})", f"use partition columns: {names}"
+        ) from error
+    if not isinstance(kind, T.BooleanType):
+        raise PredicateError(
+            table, f"where {where!r} is of type {kind.simpleString()}", "give a condition"
+        )
+    shown = matched.select(f"{_FILE}.*", _MATCHES).withColumn("reason", reason).drop(_MATCHES)
+    return replace(files, frame=shown.select(*frame.columns), function=_unchanged)
+
+
+def _unchanged(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from rows
+
+
+def _value(values: Column, field: Field) -> Column:
+    return values.getItem(field.physical_name).cast(_spark_type(field.type))
+
+
+def _spark_type(kind: Type) -> str:
+    match kind:
+        case Decimal(precision=precision, scale=scale):
+            return f"decimal({precision},{scale})"
+        case Primitive(name=name):
+            return name
+        case _:
+            raise TypeError(f"{kind} is no type of a partition column")

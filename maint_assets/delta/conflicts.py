@@ -1,0 +1,253 @@
+"""What a commit that came first means for a rewrite: tolerated, inputs lost, or the door closed.
+
+A rewrite changes no data, so that it gives way only to what it read or what its files were
+written for. Whatever no row here allows closes the door: the rewrite is planned again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from maint_assets.delta.features import Operation, feature_names, unsupported
+from maint_assets.delta.paths import canonical_key, relative
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from maint_assets.delta.actions import (
+        Action,
+        Add,
+        CommitInfo,
+        DomainMetadata,
+        Metadata,
+        Protocol,
+    )
+    from maint_assets.delta.paths import TableRoot
+
+ROW_TRACKING_DOMAIN = "delta.rowTracking"
+
+
+class Harmless(NamedTuple):
+    """Something that a commit may change under a rewrite, and why; ``value`` is the only one."""
+
+    name: str
+    reason: str
+    value: str | None = None
+
+
+_COPIED = "values are copied, nothing is evaluated"
+_LOG = "it concerns the log only"
+
+HARMLESS_FEATURES = (
+    Harmless("appendOnly", "rewrites change no data"),
+    Harmless("changeDataFeed", "rewrites have no change data"),
+    Harmless("invariants", _COPIED),
+    Harmless("checkConstraints", _COPIED),
+    Harmless("generatedColumns", _COPIED),
+    Harmless("identityColumns", _COPIED),
+    Harmless("allowColumnDefaults", "defaults are for new rows only"),
+    Harmless("deletionVectors", "new files have none; a vector on an input loses that input"),
+    Harmless("domainMetadata", "domains have rules of their own"),
+    Harmless("v2Checkpoint", _LOG),
+    Harmless("vacuumProtocolCheck", _LOG),
+    Harmless("checkpointProtection", _LOG),
+)
+"""Features that may be added; the removal of any closes."""
+
+HARMLESS_PROPERTIES = (
+    Harmless("delta.appendOnly", "rewrites change no data"),
+    Harmless("delta.enableChangeDataFeed", "rewrites have no change data"),
+    Harmless("delta.enableDeletionVectors", "new files have none", "true"),
+    Harmless("delta.checkpointPolicy", _LOG),
+    Harmless("delta.checkpointInterval", _LOG),
+    Harmless("delta.checkpoint.writeStatsAsJson", _LOG),
+    Harmless("delta.checkpoint.writeStatsAsStruct", _LOG),
+    Harmless("delta.logRetentionDuration", _LOG),
+    Harmless("delta.enableExpiredLogCleanup", _LOG),
+    Harmless("delta.setTransactionRetentionDuration", _LOG),
+    Harmless("delta.requireCheckpointProtectionBeforeVersion", _LOG),
+    Harmless("delta.deletedFileRetentionDuration", "it concerns VACUUM only"),
+    Harmless("delta.targetFileSize", "sizes are no matter of correctness"),
+)
+"""Properties that may change; those without ``delta.`` are the users' own and may change too."""
+
+HARMLESS_FIELD_METADATA = (
+    Harmless("comment", "it is for people"),
+    Harmless("delta.identity.highWaterMark", "values are copied, none is generated"),
+)
+"""Keys of a column's metadata that may change; all else in the schema closes."""
+
+
+class Domain(Enum):
+    """What a change of a domain means."""
+
+    ROW_IDS = "new files are numbered behind its mark"
+    FREE = "it says nothing of files"
+    CLOSES = "files were written for what it said before"
+
+
+DOMAINS = ((ROW_TRACKING_DOMAIN, Domain.ROW_IDS), ("delta.", Domain.CLOSES), ("", Domain.FREE))
+"""Domains by the beginning of their name: the first row that fits counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a rewrite was planned on: the table then, its inputs and its new files by name."""
+
+    root: TableRoot
+    protocol: Protocol
+    metadata: Metadata
+    inputs: Mapping[str, Add]
+    outputs: frozenset[str]
+
+
+@dataclass(slots=True)
+class Meaning:
+    """What one commit means for a rewrite.
+
+    ``lost`` are names of inputs with what became of them, ``renewed`` inputs that were added
+    again as they were (statistics, tags, a backfill of row ids), ``closed`` reasons to plan again.
+    ``known`` are outputs that the commit names: somebody committed them before.
+    """
+
+    closed: list[str] = field(default_factory=list[str])
+    lost: dict[str, str] = field(default_factory=dict[str, str])
+    renewed: dict[str, Add] = field(default_factory=dict[str, "Add"])
+    known: set[str] = field(default_factory=set[str])
+    row_id_high_water_mark: int | None = None
+    info: CommitInfo | None = None
+
+
+def meaning(actions: Iterable[Action], planned: Planned) -> Meaning:
+    """What a commit of these actions means; they are read once and not kept."""
+    found = Meaning()
+    for action in actions:
+        if action.add is not None:
+            _take_add(action.add, planned, found)
+        if action.remove is not None:
+            name = file_name(action.remove.path, planned.root)
+            if name in planned.inputs:
+                found.lost.setdefault(name, "was removed")
+        _take_other(action, planned, found)
+    return found
+
+
+def file_name(path: str, root: TableRoot) -> str:
+    """The name by which a path of the log is compared: all spellings of a file have one."""
+    return relative(path, root) if _ODD.search(path) else path
+
+
+def row_id_mark(domain: DomainMetadata) -> int | None:
+    """The highest row id that is taken, -1 for none yet; None for text that does not say."""
+    if domain.removed:
+        return -1
+    try:
+        return _ROW_IDS.decode(domain.configuration or "").rowIdHighWaterMark
+    except msgspec.DecodeError:
+        return None
+
+
+class _RowIds(msgspec.Struct):
+    rowIdHighWaterMark: int  # noqa: N815  (the log's own key)
+
+
+_ROW_IDS = msgspec.json.Decoder(_RowIds)
+_ODD = re.compile(r"[%:\\]|^/|//|(?:^|/)\.\.?(?:/|$)")
+_FEATURES = frozenset(row.name for row in HARMLESS_FEATURES)
+_PROPERTIES = {row.name.lower(): row for row in HARMLESS_PROPERTIES}
+_FIELD_METADATA = frozenset(row.name for row in HARMLESS_FIELD_METADATA)
+
+
+def _take_add(add: Add, planned: Planned, found: Meaning) -> None:
+    """An input that is added again stays one if it is the same logical file, path and vector."""
+    name = file_name(add.path, planned.root)
+    planned_on = planned.inputs.get(name)
+    if planned_on is None:
+        found.known.update({name} & planned.outputs)
+    elif _key(add) == _key(planned_on):
+        found.renewed[name] = add
+    else:
+        found.lost[name] = "was added with another deletion vector or spelling"
+
+
+def _take_other(action: Action, planned: Planned, found: Meaning) -> None:
+    """``txn`` and ``cdc`` are not looked at: they say nothing of live files."""
+    if action.commitInfo is not None:
+        found.info = action.commitInfo
+    if action.metaData is not None:
+        found.closed += _metadata_changes(planned.metadata, action.metaData)
+    if action.protocol is not None:
+        found.closed += _protocol_changes(planned.protocol, action.protocol)
+    if action.domainMetadata is not None:
+        _take_domain(action.domainMetadata, found)
+
+
+def _take_domain(domain: DomainMetadata, found: Meaning) -> None:
+    meant = next(effect for start, effect in DOMAINS if domain.domain.startswith(start))
+    mark = row_id_mark(domain) if meant is Domain.ROW_IDS and not domain.removed else None
+    if meant is not Domain.FREE and mark is None:
+        found.closed.append(f"domain {domain.domain} changed")
+    found.row_id_high_water_mark = found.row_id_high_water_mark if mark is None else mark
+
+
+def _metadata_changes(old: Metadata, new: Metadata) -> Iterator[str]:
+    if new.id != old.id:
+        yield "the table was replaced by another one"
+    if _schema(new) is None or _schema(new) != _schema(old):
+        yield "the schema changed"
+    if new.partition_columns != old.partition_columns:
+        yield "the partition columns changed"
+    if _format(new) != _format(old):
+        yield "the format of data files changed"
+    yield from _property_changes(old, new)
+
+
+def _property_changes(old: Metadata, new: Metadata) -> Iterator[str]:
+    before, after = (
+        {key.lower(): value for key, value in each.configuration.items()} for each in (old, new)
+    )
+    for key in sorted(before.keys() | after.keys()):
+        was, now = before.get(key), after.get(key)
+        if was != now and not _is_harmless(key, now):
+            yield f"property {key} changed from {was} to {now}"
+
+
+def _protocol_changes(old: Protocol, new: Protocol) -> Iterator[str]:
+    yield from unsupported(new, Operation.REWRITE)
+    before, after = set(feature_names(old)), set(feature_names(new))
+    yield from (f"feature {name} was removed" for name in sorted(before - after))
+    yield from (f"feature {name} was added" for name in sorted(after - before - _FEATURES))
+
+
+def _key(add: Add) -> tuple[str, str | None]:
+    vector = add.deletion_vector
+    return canonical_key(add.path), None if vector is None else vector.unique_id
+
+
+def _schema(metadata: Metadata) -> Any:
+    """The schema without what may change; None for text that is none."""
+
+    def lasting(row: dict[str, Any]) -> dict[str, Any]:
+        return {key: row[key] for key in row if key not in _FIELD_METADATA}
+
+    try:
+        return json.loads(metadata.schema_string or "", object_hook=lasting)
+    except ValueError:
+        return None
+
+
+def _format(metadata: Metadata) -> tuple[str, dict[str, str | None]] | None:
+    return metadata.format and (metadata.format.provider, metadata.format.options or {})
+
+
+def _is_harmless(key: str, value: str | None) -> bool:
+    if not key.startswith("delta."):
+        return True
+    row = _PROPERTIES.get(key)
+    return row is not None and (row.value is None or row.value == (value or "").lower())

@@ -1,0 +1,130 @@
+"""Partition values: when two spellings are one value, and the directory of a value.
+
+PROTOCOL, "Partition Value Serialization": the empty string and null are both null.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal as Number
+from decimal import InvalidOperation
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from maint_assets.delta.schema import Decimal, Primitive, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from maint_assets.delta.schema import Field
+
+NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
+
+_MOMENT = re.compile(
+    r"(\d{4,})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
+)
+_UTC = {"Z", "+00:00", "-00:00", "+0000"}
+_INTEGERS = {"byte", "short", "integer", "long"}
+# What Spark leaves as it is in the name of a partition's directory is nearly everything but these.
+_ESCAPED = {*"\"#%'*/:=?\\{[]^\x7f", *map(chr, range(1, 32))}
+_URI_SAFE = "/!$&'()*+,;=:@~-._"
+
+
+def canonical(raw: str | None, kind: Type) -> str | None:
+    """The one spelling of a partition value of a type; two files of one value agree in it.
+
+    A value that cannot be read as its type, and a moment without a zone, stand for themselves.
+    """
+    if not raw:
+        return None
+    match kind:
+        case Decimal(scale=scale):
+            return _spelled(lambda text: _exact(text, scale), raw)
+        case Primitive(name=name) if name in _INTEGERS:
+            return _spelled(lambda text: str(int(text)), raw)
+        case Primitive(name=name):
+            return _CANONICAL.get(name, str)(raw)
+        case _:
+            return raw
+
+
+def canonical_values(
+    raw: Mapping[str, str | None], partitions: Iterable[Field]
+) -> dict[str, str | None]:
+    """The values of a file by physical name, in the order of the partition columns."""
+    return {
+        field.physical_name: canonical(raw.get(field.physical_name), field.type)
+        for field in partitions
+    }
+
+
+def directory(values: Mapping[str, str | None], partitions: Iterable[Field]) -> str:
+    """The directory of partition values as Spark names it, with a slash at its end; not encoded."""
+    names = (
+        f"{_escaped(field.name)}={_escaped(values.get(field.physical_name) or NULL_NAME)}/"
+        for field in partitions
+    )
+    return "".join(names)
+
+
+def log_path(path: str) -> str:
+    """A path below the table root as the log spells it: a URI."""
+    return quote(path, safe=_URI_SAFE)
+
+
+def _exact(text: str, scale: int) -> str:
+    """The number with all digits of its scale; one with more digits stands for itself."""
+    number = Number(text)
+    found = f"{number:.{scale}f}"
+    return found if Number(found) == number else text
+
+
+def _spelled(of: Callable[[str], str], raw: str) -> str:
+    if "_" in raw:
+        return raw
+    try:
+        return of(raw)
+    except (ValueError, InvalidOperation):
+        return raw
+
+
+def _moment(raw: str) -> str:
+    """A moment in UTC with six digits; one in another zone or in none stands for itself."""
+    match = _MOMENT.fullmatch(raw)
+    if match is None or match["zone"] not in _UTC:
+        return raw
+    return f"{_local(match)}Z"
+
+
+def _local_moment(raw: str) -> str:
+    match = _MOMENT.fullmatch(raw)
+    if match is None or match["zone"]:
+        return raw
+    return _local(match).replace("T", " ")
+
+
+def _local(match: re.Match[str]) -> str:
+    year, month, day, hour, minute, second, fraction, _ = match.groups()
+    return f"{year}-{month}-{day}T{hour}:{minute}:{second}.{(fraction or '').ljust(6, '0')}"
+
+
+def _flag(raw: str) -> str:
+    return raw.lower() if raw.lower() in {"true", "false"} else raw
+
+
+def _float(raw: str) -> str:
+    """Zero and minus zero stay two values."""
+    return _spelled(lambda text: repr(float(text)), raw)
+
+
+_CANONICAL: dict[str, Callable[[str], str]] = {
+    "timestamp": _moment,
+    "timestamp_ntz": _local_moment,
+    "boolean": _flag,
+    "float": _float,
+    "double": _float,
+}
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)

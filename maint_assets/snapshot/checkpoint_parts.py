@@ -1,0 +1,195 @@
+"""The files of a checkpoint in a scratch directory: written and joined by tasks, and counted."""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import types as T
+
+from maint_assets.snapshot.checkpoint_shape import OVERVIEW_ARROW
+from maint_assets.storage.columns import column
+from maint_assets.storage.parts import row_hashes, unwritten
+from maint_assets.storage.rows import units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from maint_assets.snapshot.checkpoint_shape import CheckpointShape
+    from maint_assets.storage.rows import Rows
+
+PART_ROWS = 50_000
+"""As many actions as Delta writes into one sidecar."""
+
+_BATCH_ROWS = 16_384
+_MASK = (1 << 64) - 1
+_WRITTEN = T.StructType([column("w", "string")])
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What a file of a checkpoint holds; ``paths`` is the sum of a hash of every path in it."""
+
+    rows: int = 0
+    adds: int = 0
+    removes: int = 0
+    live_bytes: int = 0
+    paths: int = 0
+    protocols: int = 0
+    metadata: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        both = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Counts(*((one + two) & _MASK for one, two in both))
+
+
+class StatePart(msgspec.Struct, frozen=True):
+    """One file of file actions, and what was written into it."""
+
+    path: str
+    counts: Counts
+
+
+def state_parts(rows: Iterable[Rows], shape: CheckpointShape, *, directory: str) -> list[StatePart]:
+    """The file actions of FULL_ARROW, written in a shape by the tasks that make them."""
+    write = partial(_parts, schema=shape.schema, directory=directory, most=PART_ROWS)
+    return [
+        msgspec.json.decode(row["w"], type=StatePart)
+        for some in rows
+        for row in some.then(shape.rows, write).as_frame(_WRITTEN).collect()
+    ]
+
+
+def joined(
+    spark: SparkSession,
+    parts: Iterable[StatePart],
+    others: list[dict[str, Any]],
+    *,
+    shape: CheckpointShape,
+    directory: str,
+) -> Path:
+    """One file of all parts and of actions that are no file actions, joined by one task."""
+    target, schema = str(Path(directory) / f"{uuid.uuid4()}.parquet"), _classic(shape)
+
+    def join(some: list[StatePart]) -> Iterator[pa.RecordBatch]:
+        with unwritten(directory):
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            with _writer(target, schema) as writer:
+                writer.write_table(pa.Table.from_pylist(others, schema))
+                for batch in _batches(part.path for part in some):
+                    writer.write_batch(_widened(batch, schema))
+        yield pa.RecordBatch.from_pydict({"w": pa.array([target], pa.string())})
+
+    units(spark, [list(parts)], join, kind=StatePart).as_frame(_WRITTEN).collect()
+    return Path(target)
+
+
+def counts(path: Path) -> Counts:
+    """What a file of a checkpoint really holds, read back from it in bounded memory."""
+    with pq.ParquetFile(str(path)) as file:
+        names = {"add": ("path", "size"), "remove": ("path",), "protocol": (), "metaData": ()}
+        there = [name for name in names if name in file.schema_arrow.names]
+        leaves = [
+            f"{name}.{leaf}"
+            for name in there
+            for leaf in names[name] or [next(iter(file.schema_arrow.field(name).type)).name]
+        ]
+        total = Counts()
+        for batch in file.iter_batches(columns=leaves, batch_size=_BATCH_ROWS):
+            total += _counted(batch)
+    return total
+
+
+def _parts(
+    rows: Iterable[pa.RecordBatch], *, schema: pa.Schema, directory: str, most: int
+) -> Iterator[pa.RecordBatch]:
+    """Writes rows into parts of at most so many, and yields one row a part."""
+    part: _Part | None = None
+    with unwritten(directory):
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    for batch in _sliced(rows, min(most, _BATCH_ROWS)):
+        if part is not None and part.counts.rows + batch.num_rows > most:
+            yield part.closed()
+            part = None
+        part = part or _Part(str(Path(directory) / f"{uuid.uuid4()}.parquet"), schema)
+        with unwritten(directory):
+            part.append(batch)
+    if part is not None:
+        yield part.closed()
+
+
+def _sliced(rows: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        yield from (batch.slice(at, most) for at in range(0, batch.num_rows, most))
+
+
+class _Part:
+    """A part under construction."""
+
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        self.counts = Counts()
+        self._path, self._writer = path, _writer(path, schema)
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+        self.counts += _counted(batch)
+
+    def closed(self) -> pa.RecordBatch:
+        with unwritten(self._path):
+            self._writer.close()
+        text = msgspec.json.encode(StatePart(self._path, self.counts)).decode()
+        return pa.RecordBatch.from_pydict({"w": pa.array([text], pa.string())})
+
+
+def _writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(path, schema, compression="snappy", store_schema=False)
+
+
+def _classic(shape: CheckpointShape) -> pa.Schema:
+    txn, *others = OVERVIEW_ARROW
+    return pa.schema([txn, *shape.schema, *others])
+
+
+def _batches(paths: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=_BATCH_ROWS)
+
+
+def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [
+        batch[field.name] if field.name in batch.schema.names else pa.nulls(len(batch), field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _counted(batch: pa.RecordBatch) -> Counts:
+    adds, removes = _values(batch, "add"), _values(batch, "remove")
+    paths = [pc.struct_field(each, "path") for each in (adds, removes) if len(each)]
+    sizes = pc.sum(pc.struct_field(adds, "size")).as_py() if len(adds) else 0
+    return Counts(
+        rows=batch.num_rows,
+        adds=len(adds),
+        removes=len(removes),
+        live_bytes=sizes or 0,
+        paths=sum(_path_sum(each) for each in paths) & _MASK,
+        protocols=len(_values(batch, "protocol")),
+        metadata=len(_values(batch, "metaData")),
+    )
+
+
+def _values(batch: pa.RecordBatch, name: str) -> pa.Array:
+    return batch[name].drop_null() if name in batch.schema.names else pa.nulls(0)
+
+
+def _path_sum(paths: pa.Array) -> int:
+    return int(row_hashes(pa.table({"path": paths})).sum(dtype=np.uint64))

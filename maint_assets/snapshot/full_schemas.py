@@ -1,0 +1,58 @@
+"""The shapes of whole file actions: every field that the protocol and Delta's writers give them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+STRINGS = pa.map_(pa.string(), pa.string())
+
+VECTOR_ARROW = pa.struct([
+    ("storageType", pa.string()),
+    ("pathOrInlineDv", pa.string()),
+    ("offset", pa.int32()),
+    ("sizeInBytes", pa.int32()),
+    ("cardinality", pa.int64()),
+    ("maxRowIndex", pa.int64()),
+])
+
+ADD_ARROW = pa.struct([
+    ("path", pa.string()),
+    ("partitionValues", STRINGS),
+    ("size", pa.int64()),
+    ("modificationTime", pa.int64()),
+    ("dataChange", pa.bool_()),
+    ("stats", pa.string()),
+    ("tags", STRINGS),
+    ("deletionVector", VECTOR_ARROW),
+    ("baseRowId", pa.int64()),
+    ("defaultRowCommitVersion", pa.int64()),
+    ("clusteringProvider", pa.string()),
+])
+"""An add action; ``dataChange`` is false, as in any state."""
+
+REMOVE_ARROW = pa.struct([
+    ("path", pa.string()),
+    ("deletionTimestamp", pa.int64()),
+    ("dataChange", pa.bool_()),
+    ("extendedFileMetadata", pa.bool_()),
+    ("partitionValues", STRINGS),
+    ("size", pa.int64()),
+    ("tags", STRINGS),
+    ("deletionVector", VECTOR_ARROW),
+    ("baseRowId", pa.int64()),
+    ("defaultRowCommitVersion", pa.int64()),
+    ("stats", pa.string()),
+])
+"""A remove action; ``dataChange`` is false, as in any state."""
+
+FULL_ARROW = pa.schema([
+    ("log_key", pa.string()),
+    ("dv_id", pa.string()),
+    ("ord", pa.int64()),
+    ("add", ADD_ARROW),
+    ("remove", REMOVE_ARROW),
+])
+"""One file action: its replay key, version * 2 + 1 for an add and version * 2 else, the action."""
+
+LIVE_ADDS_ARROW = pa.schema([("log_key", pa.string()), ("dv_id", pa.string()), ("add", ADD_ARROW)])
+"""One live file: its replay key and its add action."""

@@ -1,0 +1,68 @@
+"""The files of a version's log as units of work: commits, and the checkpoint with its sidecars."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from maint_assets.errors import CorruptLogError, LogGapError, one_line
+from maint_assets.snapshot.schemas import LogUnit
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
+
+
+def commit_units(head: TableHead) -> list[LogUnit]:
+    """All readable commits, those before the checkpoint included."""
+    segment, properties = head.segment, head.properties
+    ict_from = None
+    if properties.in_commit_timestamps:
+        ict_from = properties.in_commit_timestamp_enablement_version or 0
+    return [
+        LogUnit(
+            path=entry.path,
+            version=entry.file.version,
+            size=entry.size,
+            commit_ms=segment.commit_ms[entry.file.version],
+            ict_from=ict_from,
+        )
+        for entry in (*segment.history, *segment.commits)
+    ]
+
+
+def checkpoint_units(head: TableHead) -> list[LogUnit]:
+    """The files of the checkpoint, sidecars included; none without one."""
+    checkpoint = head.segment.checkpoint
+    if checkpoint is None:
+        return []
+    files = [(entry.path, entry.size) for entry in checkpoint.entries]
+    files += [(sidecar.path, sidecar.size) for sidecar in head.sidecars]
+    return [LogUnit(path=path, version=checkpoint.version, size=size) for path, size in files]
+
+
+def total_bytes(read: Iterable[LogUnit]) -> int:
+    """The size of the files together."""
+    return sum(unit.size for unit in read)
+
+
+@contextmanager
+def log_errors(location: Location, unit: LogUnit) -> Generator[None, None, None]:
+    """What reading a file of the log raises, as CorruptLogError or LogGapError."""
+    name = unit.path.rpartition("/")[2]
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LogGapError(
+            location.uri, f"{name} vanished while it was read", "run again"
+        ) from error
+    except (OSError, OverflowError, pa.ArrowException) as error:
+        raise CorruptLogError(
+            location.uri,
+            f"{name} cannot be read ({one_line(error)})",
+            "restore it from a backup or a replica",
+        ) from error

@@ -1,0 +1,85 @@
+"""The actions of a log that are not file actions: few, and read on the driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from maint_assets.delta.actions import parse_action
+from maint_assets.delta.names import LogFileKind
+from maint_assets.errors import CorruptLogError, LogGapError
+from maint_assets.storage import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow.parquet as pq
+
+    from maint_assets.snapshot.log import LogEntry
+    from maint_assets.storage.location import Location
+
+Value = TypeVar("Value")
+
+RESTORE = "restore it from a backup or a replica"
+
+
+def log_lines(location: Location, entry: LogEntry) -> Iterator[bytes]:
+    """The non-blank lines of a file of the log. Raises LogGapError or CorruptLogError."""
+    try:
+        yield from read.lines(location, entry.path)
+    except FileNotFoundError as error:
+        raise LogGapError(
+            location.uri, f"{entry.file.name} vanished while it was read", "run again"
+        ) from error
+    except OSError as error:
+        raise CorruptLogError(
+            location.uri, f"{entry.file.name} cannot be read ({error})", "allow reading it"
+        ) from error
+
+
+def other_rows(
+    location: Location, entry: LogEntry, names: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """The actions of some names in one checkpoint file, as log-shaped dictionaries."""
+    if entry.file.kind is LogFileKind.CHECKPOINT_V2 and entry.file.name.endswith(".json"):
+        for line in log_lines(location, entry):
+            if not line.startswith((b'{"add"', b'{"remove"')):
+                action = parse_action(line, table=location.uri, file=entry.file.name)
+                yield {name: getattr(action, name) for name in names}
+        return
+    try:
+        with read.parquet(location, entry.path) as file:
+            yield from _parquet_rows(file, names)
+    except (OSError, pa.ArrowException, EOFError) as error:
+        raise CorruptLogError(
+            location.uri,
+            f"checkpoint {entry.file.name} cannot be read ({first_line(error)})",
+            RESTORE,
+        ) from error
+
+
+def _parquet_rows(file: pq.ParquetFile, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    wanted = [name for name in names if name in file.schema_arrow.names]
+    for batch in file.iter_batches(columns=wanted, batch_size=65_536):
+        for name in wanted:
+            rows = batch.column(name).drop_null()
+            yield from ({name: row} for row in rows.to_pylist(maps_as_pydicts="strict"))
+
+
+def converted(row: Any, kind: type[Value], *, table: str, file: str) -> Value:
+    """A checkpoint's row as a value of the log; nulls are fields that are not there."""
+    if isinstance(row, kind):
+        return row
+    try:
+        return msgspec.convert({name: v for name, v in row.items() if v is not None}, kind)
+    except msgspec.ValidationError as error:
+        raise CorruptLogError(
+            table, f"checkpoint {file} is not valid ({error})", RESTORE
+        ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says first; its type where it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,173 @@
+"""Statistics and partition values as typed columns: ``stats_parsed``, ``partitionValues_parsed``.
+
+A value that cannot be read as its type is null, as in delta-spark.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal as Number
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from maint_assets.delta.schema import Decimal, Primitive
+from maint_assets.delta.stats import has_bounds, indexed_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from maint_assets.delta.properties import TableProperties
+    from maint_assets.delta.schema import Field, TableSchema, Type
+
+_TYPES = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_UNPARSED = {"timestamp", "binary"}
+"""Partition columns whose text a reader's time zone or escapes give a meaning."""
+
+_UNREADABLE = (pa.ArrowException, OverflowError, TypeError, ValueError)
+
+
+def stats_type(
+    schema: TableSchema, properties: TableProperties, *, tight_bounds: bool
+) -> pa.StructType:
+    """The type of ``stats_parsed``: the columns that get statistics, by physical names."""
+    kinds = dict(schema.data.leaves())
+    indexed = indexed_columns(schema, properties)
+    bounds = _nested({path: _arrow(kinds[path]) for path in indexed if has_bounds(kinds[path])})
+    nulls = _nested(dict.fromkeys(indexed, pa.int64()))
+    fields: list[tuple[str, pa.DataType]] = [("numRecords", pa.int64())]
+    fields += [(name, bounds) for name in ("minValues", "maxValues") if bounds.num_fields]
+    fields += [("nullCount", nulls)] if nulls.num_fields else []
+    return pa.struct(fields + ([("tightBounds", pa.bool_())] if tight_bounds else []))
+
+
+def partition_type(partitions: Iterable[Field]) -> pa.StructType | None:
+    """The type of ``partitionValues_parsed``; None where a column's text has no one meaning."""
+    fields = list(partitions)
+    kinds = [_partition(field.type) for field in fields]
+    if None in kinds or not kinds:
+        return None
+    return pa.struct(list(zip((field.physical_name for field in fields), kinds, strict=True)))
+
+
+def typed_stats(texts: pa.Array, kind: pa.StructType) -> pa.Array:
+    """Statistics in JSON as values of a type of ``stats_type``."""
+    decoder = msgspec.json.Decoder(_decoded(kind), strict=False)
+    rows = [None if text is None else _row(decoder, text) for text in texts.to_pylist()]
+    return _typed(_array(rows, _untyped(kind)), kind)
+
+
+def typed_partitions(values: pa.Array, kind: pa.StructType) -> pa.Array:
+    """Maps of partition values as values of a type of ``partition_type``; empty texts are null."""
+    children = []
+    for field in kind:
+        texts = pc.map_lookup(values, pa.scalar(field.name), "first")
+        children.append(_typed(pc.if_else(pc.equal(texts, ""), None, texts), field.type))
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=values.is_null())
+
+
+def _arrow(kind: Type) -> pa.DataType:
+    if isinstance(kind, Decimal):
+        return pa.decimal128(kind.precision, kind.scale)
+    return _TYPES[kind.name] if isinstance(kind, Primitive) else pa.null()
+
+
+def _partition(kind: Type) -> pa.DataType | None:
+    if isinstance(kind, Primitive) and (kind.name in _UNPARSED or kind.name not in _TYPES):
+        return None
+    return _arrow(kind)
+
+
+def _nested(leaves: Mapping[tuple[str, ...], pa.DataType]) -> pa.StructType:
+    """The struct that has the leaves at their paths."""
+    tree: dict[str, Any] = {}
+    for path, kind in leaves.items():
+        above = tree
+        for name in path[:-1]:
+            above = above.setdefault(name, {})
+        above[path[-1]] = kind
+    return _struct(tree)
+
+
+def _struct(tree: Mapping[str, Any]) -> pa.StructType:
+    return pa.struct([
+        (name, _struct(below) if isinstance(below, dict) else below) for name, below in tree.items()
+    ])
+
+
+def _decoded(kind: pa.DataType) -> Any:
+    """The type for which msgspec decodes values of an Arrow type."""
+    if pa.types.is_struct(kind):
+        fields = list(kind)
+        names = {f"f{at}": field.name for at, field in enumerate(fields)}
+        members = [(name, _decoded(f.type), None) for name, f in zip(names, fields, strict=True)]
+        return msgspec.defstruct("Values", members, rename=names) | None
+    if pa.types.is_integer(kind):
+        return int | None
+    if pa.types.is_floating(kind):
+        return float | None
+    if pa.types.is_decimal(kind):
+        return Number | None
+    return bool | None if pa.types.is_boolean(kind) else str | None
+
+
+def _untyped(kind: pa.DataType) -> pa.DataType:
+    """The type with dates and times as texts."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _untyped(field.type)) for field in kind])
+    return pa.string() if pa.types.is_temporal(kind) else kind
+
+
+def _row(decoder: msgspec.json.Decoder[Any], text: str) -> Any:
+    try:
+        return msgspec.to_builtins(decoder.decode(text), builtin_types=(Number,))
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
+def _array(rows: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(rows, kind)
+    except _UNREADABLE:
+        return pa.array([row if _fits(row, kind) else None for row in rows], kind)
+
+
+def _fits(row: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.array([row], kind)
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def _typed(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The values in the type, its dates and times read off texts."""
+    if values.type.equals(kind):
+        return values
+    if pa.types.is_struct(kind):
+        children = [_typed(pc.struct_field(values, field.name), field.type) for field in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=values.is_null())
+    try:
+        return pc.cast(values, kind)
+    except pa.ArrowException:
+        return pa.concat_arrays([_one(values.slice(at, 1), kind) for at in range(len(values))])
+
+
+def _one(value: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return pc.cast(value, kind)
+    except pa.ArrowException:
+        return pa.nulls(1, kind)

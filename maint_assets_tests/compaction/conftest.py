@@ -1,0 +1,36 @@
+"""Chains that compact, for stories about one table."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from maint_assets_tests.chain import Chain, set_clock
+
+Compacting = Callable[..., Chain]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Dagster's own resources use what Dagster deprecates."""
+    for item in items:
+        item.add_marker(pytest.mark.filterwarnings("ignore:.*will be removed in a future release"))
+
+
+@pytest.fixture
+def compacting(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Compacting]:
+    """Chains of tables on an instance of their own; keywords are compaction settings."""
+    made: list[Chain] = []
+
+    def of(path: Path, *, now_ms: int | None = None, **compaction: Any) -> Chain:
+        chain = Chain.compacting(path, tmp_path_factory.mktemp("workspace"), **compaction)
+        set_clock(chain, now_ms)
+        made.append(chain)
+        return chain
+
+    yield of
+    for chain in made:
+        chain.launcher.instance.dispose()

@@ -1,0 +1,129 @@
+"""Tables as a rewrite sees them: their live adds, their file schema, and the rows of both."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from maint_assets.compaction.data_files import data_file, rows_of
+from maint_assets.compaction.hazards import hazard
+from maint_assets.compaction.physical import FileSchema
+from maint_assets.delta.actions import Add, Metadata, Remove, actions
+from maint_assets.delta.schema import Array, Map, Struct, TableSchema, Type
+from maint_assets.snapshot.head import table_head
+from maint_assets.storage.location import Location
+from maint_assets_tests.oracles import delta_spark
+
+_ROW_IDS = "delta.rowTracking.materializedRow{}ColumnName"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A table without a checkpoint."""
+
+    location: Location
+    target: FileSchema
+    adds: tuple[Add, ...]
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """The live rows of all files, each batch valid and exactly of the file schema."""
+        found = [b for add in self.adds for b in rows_of(self.location, add, self.target)]
+        for batch in found:
+            batch.validate(full=True)
+            assert batch.schema.equals(self.target.arrow, check_metadata=True)
+        return found
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The same by logical names, in a fixed order."""
+        columns = self.target.table.columns
+        found = pa.Table.from_batches(self.batches(), self.target.arrow).to_pylist()
+        return ordered([_logical(row, columns) for row in found])
+
+    def hazards(self) -> list[str]:
+        """Why files of it must not be rewritten by Arrow."""
+        found: list[str | None] = []
+        for add in self.adds:
+            with data_file(self.location, add) as file:
+                found.append(hazard(file, add, self.target))
+        return [reason for reason in found if reason is not None]
+
+
+def opened(path: Path) -> Opened:
+    """The newest version of a table of which the log still has all commits."""
+    head = table_head(Location.of(str(path)))
+    properties = head.metadata.configuration
+    mode = properties.get("delta.columnMapping.mode") or "none"
+    names = properties.get(_ROW_IDS.format("Id")), properties.get(_ROW_IDS.format("CommitVersion"))
+    schema = TableSchema.of(head.metadata, mapped=mode != "none", table=str(path))
+    target = FileSchema.of(
+        schema,
+        by_id=mode == "id",
+        partition_columns=True,
+        row_tracking=(names[0], names[1]) if names[0] and names[1] else None,
+    )
+    return Opened(head.location, target, tuple(_live(path)))
+
+
+def by_delta_spark(spark: SparkSession, path: Path, *extra: str) -> list[dict[str, Any]]:
+    """All rows that delta-spark reads; ``extra`` are further columns in SQL."""
+    delta_spark.forget(spark)
+    found = spark.read.format("delta").load(str(path)).selectExpr("*", *extra)
+    return ordered(found.toArrow().to_pylist())
+
+
+def ordered(rows: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """Rows in a fixed order, as texts: NaN equals itself there."""
+    return sorted(repr(sorted(row.items())) for row in rows)
+
+
+def schema_of(
+    *fields: tuple[str, Any] | dict[str, Any],
+    partitions: tuple[str, ...] = (),
+    mapped: bool = False,
+) -> TableSchema:
+    """A table's schema from (name, type as in the log), or from whole fields."""
+    every = [
+        each if isinstance(each, dict) else {"name": each[0], "type": each[1], "metadata": {}}
+        for each in fields
+    ]
+    text = json.dumps({"type": "struct", "fields": every})
+    metadata = Metadata("id", text, list(partitions))
+    return TableSchema.of(metadata, mapped=mapped, table="t")
+
+
+def _live(path: Path) -> Iterable[Add]:
+    live: dict[tuple[str, str | None], Add] = {}
+    for commit in sorted((path / "_delta_log").glob("*.json")):
+        for action in actions(commit.read_bytes(), table=str(path), file=commit.name):
+            if action.remove is not None:
+                live.pop(_key(action.remove), None)
+            if action.add is not None:
+                live[_key(action.add)] = action.add
+    return live.values()
+
+
+def _key(action: Add | Remove) -> tuple[str, str | None]:
+    vector = action.deletion_vector
+    return action.path, None if vector is None else vector.unique_id
+
+
+def _logical(value: Any, kind: Type) -> Any:
+    match kind:
+        case Struct(fields=fields) if value is not None:
+            names = {field.physical_name for field in fields}
+            kept = {name: each for name, each in value.items() if name not in names}
+            return kept | {
+                field.name: _logical(value[field.physical_name], field.type)
+                for field in fields
+                if field.physical_name in value
+            }
+        case Array(element=element) if value is not None:
+            return [_logical(each, element) for each in value]
+        case Map() if value is not None:
+            return [(_logical(k, kind.key), _logical(v, kind.value)) for k, v in value]
+        case _:
+            return value

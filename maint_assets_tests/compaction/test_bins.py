@@ -1,0 +1,191 @@
+"""Bins: what is rewritten together, what stays, and that planning comes to an end."""
+
+from collections import Counter
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maint_assets.compaction.bins import Judge, candidates, compaction_bins, packed_bins
+from maint_assets.compaction.budget import within_budget
+from maint_assets.compaction.packages import Package, commit_batches
+from maint_assets.compaction.plan import Selection
+from maint_assets.delta.paths import TableRoot
+from maint_assets.delta.schema import Field, Primitive
+from maint_assets.snapshot.full_schemas import ADD_ARROW
+from maint_assets.storage.parts import PartSlice
+
+ROOT = TableRoot.of("/t")
+DAY = Field("day", "day", Primitive("date"), None, {})
+
+
+def add(path: str, size: int = 10, *, rows: int | None = 10, **fields: Any) -> dict[str, Any]:
+    stats = None if rows is None else f'{{"numRecords":{rows}}}'
+    deleted = fields.pop("deleted", None)
+    vector = None
+    if deleted is not None:
+        vector = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 1}
+        vector["cardinality"] = deleted
+    return {
+        "path": path,
+        "size": size,
+        "partitionValues": {},
+        "modificationTime": 0,
+        "stats": stats,
+        "deletionVector": vector,
+    } | fields
+
+
+def planned(
+    adds: list[dict[str, Any]], *partitions: Field, max_bytes: int | None = None, **selection: Any
+) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Paths by bin, and the reason of each path."""
+    sizes: dict[str, Any] = {"target_bytes": 100, "min_bytes": 50}
+    asked = Selection(**(sizes | selection))
+    arrays = [
+        pa.array([each["path"] for each in adds], pa.string()),
+        pa.array(["" for _ in adds], pa.string()),
+        pa.array(adds, ADD_ARROW),
+    ]
+    batch = pa.RecordBatch.from_arrays(arrays, ["log_key", "dv_id", "add"])
+    found = compaction_bins(candidates([batch], Judge(ROOT, partitions, asked)), asked)
+    if max_bytes is not None:
+        found = within_budget(found, max_bytes=max_bytes)
+    rows = [row for some in found for row in some.to_pylist()]
+    bins: dict[str, list[str]] = {}
+    for row in rows:
+        if row["bin"] is not None:
+            bins.setdefault(row["bin"], []).append(row["path"])
+    return bins, {row["path"]: row["reason"] for row in rows}
+
+
+SIZES = st.lists(st.integers(0, 120), max_size=30)
+
+
+@given(sizes=SIZES, alone=st.booleans(), target=st.integers(1, 130), whole=st.integers(1, 130))
+def test_bins_hold_files_in_order_within_the_target(
+    sizes: list[int], alone: bool, target: int, whole: int
+) -> None:
+    numbers = packed_bins(sizes, target=target, alone=[alone] * len(sizes), whole=whole)
+
+    members: dict[int, list[int]] = {}
+    for size, number in zip(sizes, numbers, strict=True):
+        members.setdefault(number, []).append(size)
+    stay = members.pop(-1, [])
+    assert sorted(members) == list(range(len(members)))
+    assert not (stay and alone)
+    for one in members.values():
+        assert len(one) == 1 or sum(one) <= target
+        assert len(one) > 1 or alone
+        assert len(one) == 1 or max(one) < whole
+
+
+@given(sizes=SIZES)
+def test_planning_settles_when_each_bin_becomes_one_file(sizes: list[int]) -> None:
+    for _ in range(30):
+        numbers = packed_bins(sizes, target=100, alone=[False] * len(sizes), whole=50)
+        sums = Counter[int]()
+        for size, number in zip(sizes, numbers, strict=True):
+            sums[number] += size
+        merged = [total for number, total in sums.items() if number >= 0]
+        stay = [size for size, n in zip(sizes, numbers, strict=True) if n < 0]
+        if not merged:
+            return
+        sizes = stay + merged
+    raise AssertionError("bins are made for ever")
+
+
+def test_small_files_of_one_partition_value_are_merged() -> None:
+    adds = [
+        add("a", partitionValues={"day": "2026-01-01"}),
+        add("b", partitionValues={"day": "2026-01-02"}),
+        add("c", partitionValues={"day": "2026-01-01"}),
+        add("d", partitionValues={"day": ""}),
+        add("e", partitionValues={"day": None}),
+        add("f", size=50, partitionValues={"day": "2026-01-01"}),
+    ]
+
+    bins, reasons = planned(adds, DAY)
+
+    assert sorted(bins.values()) == [["a", "c"], ["d", "e"]]
+    assert (reasons["b"], reasons["f"], reasons["a"]) == ("alone", "large", "small")
+
+
+def test_files_with_deleted_rows_or_without_statistics_are_rewritten_alone() -> None:
+    adds = [
+        add("few", size=90, deleted=0),
+        add("some", size=100, rows=100, deleted=5),
+        add("many", size=100, rows=100, deleted=6),
+        add("unknown", size=90, rows=None, deleted=1),
+        add("untold", size=90, rows=None),
+    ]
+
+    bins, reasons = planned(adds)
+
+    assert sorted(bins.values()) == [["many"], ["unknown"], ["untold"]]
+    assert (reasons["few"], reasons["some"]) == ("large", "large")
+    assert (reasons["many"], reasons["untold"]) == ("deleted_rows", "no_stats")
+
+
+def test_sizes_are_those_of_live_rows() -> None:
+    adds = [add("a", size=90, rows=10, deleted=8), add("b", size=40), add("c", size=40)]
+
+    bins, _ = planned(adds)
+
+    assert list(bins.values()) == [["a", "b", "c"]]
+
+
+def test_purge_takes_exactly_the_files_with_deleted_rows() -> None:
+    adds = [add("small"), add("a", size=90, rows=100, deleted=1), add("b", rows=None, deleted=1)]
+
+    bins, reasons = planned(adds, purge=True)
+
+    assert sorted(chain.from_iterable(bins.values())) == ["a", "b"]
+    assert reasons["small"] == "whole"
+
+
+def test_clustered_files_stay() -> None:
+    adds = [add("a", clusteringProvider="liquid"), add("b"), add("c")]
+
+    bins, reasons = planned(adds)
+
+    assert list(bins.values()) == [["b", "c"]]
+    assert reasons["a"] == "clustered"
+
+
+def test_files_keep_the_order_in_which_they_came() -> None:
+    adds = [
+        add(name, size=30, modificationTime=at)
+        for name, at in zip("abcdef", (6, 5, 4, 3, 2, 1), strict=True)
+    ]
+
+    bins, _ = planned(adds)
+
+    assert list(bins.values()) == [["f", "e", "d"], ["c", "b", "a"]]
+
+
+def test_bins_beyond_the_budget_are_postponed() -> None:
+    adds = [add(name, size=30) for name in "abcdef"]
+
+    bins, reasons = planned(adds, max_bytes=100)
+
+    assert list(bins.values()) == [["a", "b", "c"]]
+    assert {reasons[name] for name in "def"} == {"postponed"}
+
+
+def test_a_plan_of_the_same_files_has_the_same_bins() -> None:
+    adds = [add(name, size=30) for name in "abcdef"]
+
+    assert planned(adds) == planned(adds[::-1])
+
+
+@given(sizes=st.lists(st.integers(1, 50), max_size=20), most=st.integers(1, 60))
+def test_commits_take_packages_in_order_up_to_their_bytes(sizes: list[int], most: int) -> None:
+    found = [Package(PartSlice("p", "", at, 1), size, 1) for at, size in enumerate(sizes)]
+
+    batches = list(commit_batches(found, max_bytes=most))
+
+    assert [each for batch in batches for each in batch] == found
+    assert all(len(b) == 1 or sum(each.bytes for each in b) <= most for b in batches)

@@ -1,0 +1,50 @@
+"""Tables of every feature that delta-spark writes: the same rows after, and life goes on."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from maint_assets.errors import UnsupportedFeatureError
+from maint_assets_tests.compaction.conftest import Compacting
+from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.oracles.feature_tables import FEATURE_TABLES, UPDATE
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+
+KEPT = {name: write for name, write in FEATURE_TABLES.items() if name != "variantType"}
+
+
+@pytest.mark.parametrize("feature", KEPT)
+def test_rows_are_the_same_and_writers_go_on(
+    feature: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    path = tmp_path / "t"
+    KEPT[feature](spark, path)
+    name = "`the name`" if feature == "columnMapping" else "name"
+    for number in (40, 41):
+        spark.sql(f"INSERT INTO {delta_spark.table(path)} (id, {name}) VALUES ({number}, 'new')")
+    rows, live = delta_spark.rows(spark, path), delta_spark.active_files(spark, path)
+    chain = compacting(path)
+
+    report = chain.compact()
+    again = chain.compact()
+
+    assert report.error is None and report.done is not None and report.done.not_committed == {}
+    assert report.done.bins >= 1
+    after = delta_spark.active_files(spark, path)
+    assert len(after) == len(live) - report.done.files_removed + report.done.files_added
+    assert delta_spark.rows(spark, path) == rows != []
+    assert again.planned.plan.bins == 0 and again.done is not None and again.done.versions == []
+    spark.sql(UPDATE.format(t=delta_spark.table(path)).replace("name", name))
+    spark.sql(f"DELETE FROM {delta_spark.table(path)} WHERE id = 1")
+    assert len(delta_spark.rows(spark, path)) == len(rows) - 1
+
+
+def test_variants_are_refused_by_name(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    FEATURE_TABLES["variantType"](spark, tmp_path)
+
+    with pytest.raises(UnsupportedFeatureError, match="variant"):
+        compacting(tmp_path).compact()

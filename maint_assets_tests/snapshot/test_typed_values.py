@@ -1,0 +1,87 @@
+"""Statistics and partition values as typed columns, and the texts that parsed ones become again."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from maint_assets.delta.schema import Decimal as DecimalType
+from maint_assets.delta.schema import Field, Primitive, Type
+from maint_assets.snapshot.parsed_stats import stats_texts
+from maint_assets.snapshot.typed_values import partition_type, typed_partitions, typed_stats
+
+BOUNDS = pa.struct([
+    ("i", pa.int32()),
+    ("n", pa.decimal128(20, 2)),
+    ("x", pa.float64()),
+    ("d", pa.date32()),
+    ("t", pa.timestamp("us", "UTC")),
+    ("z", pa.timestamp("us")),
+    ("s", pa.struct([("a.b", pa.string())])),
+])
+KIND = pa.struct([("numRecords", pa.int64()), ("minValues", BOUNDS)])
+TOLD: dict[str, Any] = {
+    "numRecords": 2,
+    "minValues": {
+        "i": 1,
+        "n": 1.25,
+        "x": "NaN",
+        "d": "9999-12-31",
+        "t": "9999-12-31T00:00:00.123Z",
+        "z": "2024-02-29T12:00:00.123456",
+        "s": {"a.b": "é"},
+    },
+}
+
+
+def typed(*texts: str | None) -> pa.Array:
+    return typed_stats(pa.array(texts, pa.string()), KIND)
+
+
+def test_parsed_statistics_become_the_text_that_they_were() -> None:
+    parsed = typed(json.dumps(TOLD), None, '{"numRecords":0}')
+
+    found = [text and json.loads(text) for text in stats_texts(parsed, frozenset()).to_pylist()]
+
+    assert found == [TOLD, None, {"numRecords": 0}]
+
+
+def test_decimals_keep_every_digit() -> None:
+    (row,) = typed('{"minValues":{"n":123456789012345678.91}}').to_pylist()
+
+    assert row["minValues"]["n"] == Decimal("123456789012345678.91")
+
+
+def test_value_that_is_none_of_its_type_is_null_alone() -> None:
+    texts = ['{"numRecords":1,"minValues":{"d":"soon","i":1}}', '{"minValues":{"i":4000000000}}']
+
+    rows = typed(*texts, "{", json.dumps(TOLD)).to_pylist()
+
+    assert rows[0]["numRecords"] == 1 and rows[0]["minValues"]["d"] is None
+    assert rows[1] is None and rows[2] is None
+    assert rows[3]["minValues"]["i"] == 1
+
+
+def field(name: str, kind: Type) -> Field:
+    return Field(name, f"col-{name}", kind, None, {})
+
+
+def test_partition_values_are_typed_by_physical_name_and_empty_ones_are_null() -> None:
+    kind = partition_type([field("i", Primitive("integer")), field("n", DecimalType(9, 2))])
+    maps = pa.array(
+        [{"col-i": "7", "col-n": "1.10"}, {"col-i": "", "col-n": None}, {"col-i": "x"}],
+        pa.map_(pa.string(), pa.string()),
+    )
+
+    assert kind is not None
+    assert typed_partitions(maps, kind).to_pylist() == [
+        {"col-i": 7, "col-n": Decimal("1.10")},
+        {"col-i": None, "col-n": None},
+        {"col-i": None, "col-n": None},
+    ]
+
+
+def test_partition_values_whose_text_needs_a_time_zone_are_not_typed() -> None:
+    assert partition_type([field("t", Primitive("timestamp"))]) is None
+    assert partition_type([]) is None
