@@ -1,0 +1,344 @@
+"""Stories of a compaction: what is merged, what is refused, what others do meanwhile."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
+from maint_assets.errors import ConflictError, PredicateError, RewriteError, StalePlanError
+from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.chain import Chain
+from maint_assets_tests.compaction.conftest import Compacting
+from maint_assets_tests.oracles import delta_spark
+
+
+def small_files(path: Path, *, days: int = 2, files: int = 3, **create: Any) -> TableBuilder:
+    """A table of some small files a day."""
+    table = TableBuilder(path).at(days_ago=9).create(partition_columns=["day"], **create)
+    for day in range(days):
+        for file in range(files):
+            table.add(f"{file}.parquet", partition={"day": f"2026-01-0{day + 1}"})
+    return table
+
+
+def commit(path: Path, version: int) -> list[dict[str, Any]]:
+    """The actions of a commit."""
+    text = (path / "_delta_log" / f"{version:020}.json").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def files(path: Path) -> set[str]:
+    return {str(file.relative_to(path)) for file in path.rglob("*.parquet")}
+
+
+def rows(path: Path) -> list[Any]:
+    """The rows as delta-rs reads them."""
+    found = DeltaTable(path).to_pyarrow_table().to_pylist()
+    return sorted(found, key=repr)
+
+
+def test_files_of_a_partition_become_one(tmp_path: Path, compacting: Compacting) -> None:
+    table = small_files(tmp_path)
+    before = rows(tmp_path)
+
+    done = compacting(tmp_path).compact().done
+
+    assert done is not None
+    assert (done.bins, done.files_removed, done.files_added) == (2, 6, 2)
+    assert done.rows_removed == done.rows_added == len(before)
+    assert done.versions == [table.version + 1]
+    assert rows(tmp_path) == before
+    actions = commit(tmp_path, done.versions[0])
+    changes = [
+        *(a["add"] for a in actions if "add" in a),
+        *(a["remove"] for a in actions if "remove" in a),
+    ]
+    assert len(changes) == 8 and not any(change["dataChange"] for change in changes)
+    assert actions[0]["commitInfo"]["operation"] == "OPTIMIZE"
+    assert {tuple(a["add"]["partitionValues"].items()) for a in actions if "add" in a} == {
+        (("day", "2026-01-01"),), (("day", "2026-01-02"),),
+    }  # fmt: skip
+
+
+def test_a_plan_changes_nothing(tmp_path: Path, compacting: Compacting) -> None:
+    small_files(tmp_path)
+    before = files(tmp_path)
+    chain = compacting(tmp_path)
+
+    report = plan_compaction(chain.launcher, chain.table)
+
+    assert report.planned.plan.bins == 2 and report.planned.by_reason == {"small": 6}
+    assert files(tmp_path) == before
+    assert len(list((tmp_path / "_delta_log").iterdir())) == 7
+
+
+@pytest.mark.parametrize(
+    ("where", "bins"),
+    [
+        ("day = '2026-01-01'", 1),
+        ("day >= '2026-01-01' and day < '2026-02-01'", 2),
+        ("DAY like '%02'", 1),
+        ("day is null", 0),
+    ],
+)
+def test_only_partitions_that_match_are_rewritten(
+    where: str, bins: int, tmp_path: Path, compacting: Compacting
+) -> None:
+    small_files(tmp_path)
+    before = rows(tmp_path)
+
+    report = compacting(tmp_path, where=where).compact()
+
+    plan = report.planned.plan
+    assert plan.bins == bins
+    assert plan.considered_files == 3 * bins
+    assert plan.left_out.get("other_partition", 0) == 6 - 3 * bins
+    assert rows(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("id = 1", "day"),
+        ("day = (select max(day) from x)", "subquery"),
+        ("day =", "not valid"),
+        ("day", "type string"),
+        ("path = 'x'", "day"),
+    ],
+)
+def test_predicates_of_anything_else_are_refused(
+    where: str, said: str, tmp_path: Path, compacting: Compacting
+) -> None:
+    small_files(tmp_path, files=1)
+
+    with pytest.raises(PredicateError, match=said):
+        compacting(tmp_path, where=where).compact()
+
+
+def test_partition_values_are_compared_as_their_type(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = TableBuilder(tmp_path).create(
+        partition_columns=["n"], fields={"id": "long", "value": "string", "n": "integer"}
+    )
+    table.add("a/1.parquet", partition={"n": "7"}).add("a/2.parquet", partition={"n": "07"})
+    before = rows(tmp_path)
+
+    done = compacting(tmp_path).compact().done
+
+    assert done is not None and done.files_added == 1
+    assert DeltaTable(tmp_path).get_add_actions().num_rows == 1
+    assert rows(tmp_path) == before
+
+
+def test_a_file_with_many_deleted_rows_is_rewritten_alone(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    table = TableBuilder(tmp_path).create(features=["deletionVectors"])
+    table.add("a.parquet", rows=20).delete_rows("a.parquet", 0, 19)
+    before = delta_spark.rows(spark, tmp_path)
+    spark.sql(f"OPTIMIZE {delta_spark.table(tmp_path)}")
+    assert DeltaTable(tmp_path).version() == table.version, "delta-spark leaves it"
+
+    done = compacting(tmp_path).compact().done
+
+    assert done is not None
+    assert (done.files_removed, done.files_added, done.vectors_removed) == (1, 1, 1)
+    assert (done.rows_removed, len(before)) == (18, 18)
+    assert delta_spark.rows(spark, tmp_path) == before
+
+
+def test_files_whose_rows_are_all_deleted_go_without_a_new_one(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = TableBuilder(tmp_path).create(features=["deletionVectors"])
+    table.add("a.parquet").delete_rows("a.parquet", 0, 1)
+    before = files(tmp_path)
+
+    done = compacting(tmp_path).compact().done
+
+    assert done is not None and done.versions == [table.version + 1]
+    assert (done.files_removed, done.files_added) == (1, 0)
+    assert files(tmp_path) == before
+    assert DeltaTable(tmp_path).get_add_actions().num_rows == 0
+
+
+def test_purge_rewrites_files_with_deleted_rows_only(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = TableBuilder(tmp_path).create(features=["deletionVectors"])
+    table.add("a.parquet", rows=100).delete_rows("a.parquet", 5)
+    table.add("b.parquet").add("c.parquet")
+
+    report = compacting(tmp_path, purge=True).compact()
+
+    assert report.done is not None and report.done.files_removed == 1
+    assert report.planned.plan.left_out == {"whole": 2}
+    info = commit(tmp_path, report.done.versions[0])[0]["commitInfo"]
+    assert info["operation"] == "REORG"
+    assert info["operationParameters"]["applyPurge"] in {True, "true"}
+
+
+def planned(chain: Chain) -> Any:
+    return plan_compaction(chain.launcher, chain.table)
+
+
+def executed(chain: Chain, report: Any) -> Any:
+    return execute_compaction(chain.launcher, chain.table, report, by="a test")
+
+
+def test_a_bin_whose_file_went_meanwhile_is_dropped_alone(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = small_files(tmp_path)
+    chain = compacting(tmp_path)
+    report = planned(chain)
+    table.remove("day=2026-01-01/1.parquet").add("new.parquet", partition={"day": "2026-01-02"})
+    before, on_disk = rows(tmp_path), files(tmp_path)
+
+    done = executed(chain, report).done
+
+    assert (done.bins, done.dropped, done.files_removed) == (1, 1, 3)
+    assert rows(tmp_path) == before
+    assert len(files(tmp_path) - on_disk) == 1, "the new file of the dropped bin is gone"
+    again = chain.compact()
+    assert again.planned.plan.bins == 2 and again.done is not None
+    assert rows(tmp_path) == before
+
+
+def test_a_change_of_the_schema_closes_the_door(tmp_path: Path, compacting: Compacting) -> None:
+    table = small_files(tmp_path)
+    chain = compacting(tmp_path)
+    report = planned(chain)
+    schema = json.loads(table.metadata["schemaString"])
+    schema["fields"].append({"name": "more", "type": "long", "nullable": True, "metadata": {}})
+    table.commit([{"metaData": table.metadata | {"schemaString": json.dumps(schema)}}])
+    on_disk = files(tmp_path)
+
+    with pytest.raises(ConflictError):
+        executed(chain, report)
+
+    assert files(tmp_path) == on_disk
+    assert DeltaTable(tmp_path).version() == table.version
+    assert chain.compact().error is None
+
+
+def test_a_file_that_cannot_be_read_fails_its_bin_alone(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    small_files(tmp_path)
+    damaged = tmp_path / "day=2026-01-01/1.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    on_disk = files(tmp_path)
+
+    report = compacting(tmp_path).compact()
+
+    assert isinstance(report.error, RewriteError) and "1 of 2 bins failed" in str(report.error)
+    assert report.done is not None and (report.done.bins, report.done.failed) == (1, 1)
+    assert "1.parquet" in next(iter(report.done.not_committed))
+    assert len(files(tmp_path) - on_disk) == 1
+
+
+def test_a_file_with_other_rows_than_the_log_says_is_left(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = small_files(tmp_path, days=1)
+    wrong = json.dumps({"numRecords": 9})
+    table.add("wrong.parquet", partition={"day": "2026-01-01"}, stats=wrong)
+
+    report = compacting(tmp_path).compact()
+
+    assert report.done is not None and report.done.refused == 1
+    assert "the log says 9 rows" in next(iter(report.done.not_committed))
+    assert report.done.versions == []
+
+
+def test_commits_are_as_large_as_asked(tmp_path: Path, compacting: Compacting) -> None:
+    table = small_files(tmp_path, days=5)
+    before = rows(tmp_path)
+    chain = compacting(tmp_path, max_bytes_per_commit=1)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("maint_assets.compaction.packages.PACKAGE_BYTES", 1)
+        done = chain.compact().done
+
+    assert done is not None and done.bins == 5
+    assert done.versions == [table.version + n for n in range(1, len(done.versions) + 1)]
+    assert rows(tmp_path) == before
+
+
+def test_a_run_rewrites_as_much_as_asked_and_the_next_one_goes_on(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    small_files(tmp_path, days=3)
+    before = rows(tmp_path)
+    day = sum(file.stat().st_size for file in (tmp_path / "day=2026-01-01").iterdir())
+    chain = compacting(tmp_path, max_bytes_per_run=day + 10)
+
+    reports = [chain.compact() for _ in range(4)]
+
+    assert [report.planned.plan.bins for report in reports] == [1, 1, 1, 0]
+    assert reports[0].planned.plan.left_out == {"postponed": 6}
+    assert rows(tmp_path) == before
+
+
+def test_an_old_plan_and_another_ones_digest_are_refused(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    small_files(tmp_path)
+    chain = compacting(tmp_path, plan_max_age="0 seconds")
+    report = planned(chain)
+
+    late = chain.launcher.execute(
+        chain.table, report.planned.plan.digest, "a test", stage="rewritten_files"
+    )
+    other = chain.launcher.execute(chain.table, "0" * 32, "a test", stage="rewritten_files")
+
+    assert isinstance(late.error, StalePlanError) and "old" in str(late.error)
+    assert isinstance(other.error, StalePlanError) and "approved plan" in str(other.error)
+
+
+def test_the_same_plan_is_executed_once(tmp_path: Path, compacting: Compacting) -> None:
+    small_files(tmp_path)
+    before = rows(tmp_path)
+    chain = compacting(tmp_path)
+    report = planned(chain)
+
+    first, on_disk = executed(chain, report), files(tmp_path)
+    second = executed(chain, report)
+
+    assert first.done.versions == second.done.versions
+    assert rows(tmp_path) == before
+    assert files(tmp_path) == on_disk, "nobody needs what the second one wrote"
+
+
+def test_a_checkpoint_is_written_at_its_interval(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    table = small_files(tmp_path, configuration={"delta.checkpointInterval": "7"})
+    before = rows(tmp_path)
+
+    done = compacting(tmp_path).compact().done
+
+    assert done is not None and done.checkpoint_version == table.version + 1 == 7
+    for version in range(7):
+        (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
+    assert rows(tmp_path) == before
+    assert len(delta_spark.rows(spark, tmp_path)) == len(before)
+
+
+def test_new_files_have_the_codec_that_the_table_names(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    small_files(tmp_path, configuration={"delta.parquet.compression.codec": "SNAPPY"})
+
+    compacting(tmp_path).compact()
+
+    new = next(tmp_path.rglob("part-*.parquet"))
+    assert pq.read_metadata(new).row_group(0).column(0).compression == "SNAPPY"
+    assert new.name.endswith(".snappy.parquet")
