@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo $(ROOT)/.uv/
 RUN := $(UV) run --no-sync
 JAVA := JAVA_HOME="$$($(RUN) python -m maint_assets_tests.oracles.setup --java-home)"
 
-.PHONY: setup sync browser test check demo bench stories clean
+.PHONY: setup sync browser test check demo bench bench-compaction stories clean
 
 setup: sync
 	$(RUN) python -m maint_assets_tests.oracles.setup
@@ -29,8 +29,9 @@ browser:
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
 	else echo "no chromium, no root with apt-get: tests of the UI will skip"; fi
 
+# Two processes: tests wait more than they compute. A file's tests share one Spark session.
 test: setup browser
-	$(JAVA) $(RUN) pytest $(ARGS)
+	$(JAVA) $(RUN) pytest -n 2 --dist loadfile $(ARGS)
 
 check: sync
 	$(RUN) ruff check
@@ -43,6 +44,9 @@ demo: sync
 
 bench: setup
 	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks $(ARGS)
+
+bench-compaction: setup
+	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks.small_files $(ARGS)
 
 N ?= 200
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from maint_assets.assets.checks import Check
 from maint_assets.assets.metadata import human_bytes, human_count
+from maint_assets.assets.pictures import size_histogram
 
 if TYPE_CHECKING:
     from maint_assets.assets.compaction_stages import BinsSummary, RewrittenSummary
@@ -55,6 +56,11 @@ def rewritten_line(done: RewrittenSummary) -> str:
         f"{human_count(done.rows_added, 'row')}, committed in version {versions}"
         + (f"; {rest}" if rest else "")
     )
+
+
+def sizes_picture(done: RewrittenSummary) -> str:
+    """Live files by size before and after, as a picture."""
+    return size_histogram(done.sizes_before, done.sizes_after)
 
 
 def _counts(counts: dict[str, int]) -> str:

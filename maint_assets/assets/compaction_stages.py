@@ -6,9 +6,12 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
+
+from maint_assets.assets.spark import typed_errors
 from maint_assets.assets.store import Dataset
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.commit.checkpoint import write_checkpoint
@@ -21,9 +24,9 @@ from maint_assets.compaction.bins import (
 )
 from maint_assets.compaction.execution import Terms, rewritten_batch
 from maint_assets.compaction.packages import commit_batches, packages
-from maint_assets.compaction.plan import CompactionPlan, Selection, ready_head
+from maint_assets.compaction.plan import CompactionPlan, Selection, commit_mark, ready_head
 from maint_assets.compaction.planning import planned_bins
-from maint_assets.compaction.rewrite import REWRITTEN_ARROW, REWRITTEN_MEASURES
+from maint_assets.compaction.rewrite import REWRITTEN_ARROW, REWRITTEN_COUNTS, REWRITTEN_MEASURES
 from maint_assets.compaction.rewriting import rewriting
 from maint_assets.config import milliseconds
 from maint_assets.errors import (
@@ -35,9 +38,11 @@ from maint_assets.errors import (
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.summary import SnapshotSummary
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Target
+from maint_assets.storage.parts import Target, Written
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
     from maint_assets.assets.approval import Approval
@@ -53,10 +58,11 @@ SHOWN_REASONS = 20
 
 @dataclass(frozen=True, slots=True)
 class BinsSummary:
-    """The plan, and the files of its bins by the reason why they are rewritten."""
+    """The plan, the files of its bins by the reason why they are rewritten, live files by size."""
 
     plan: CompactionPlan
     by_reason: dict[str, int]
+    sizes: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,8 @@ class RewrittenSummary:
     not_committed: dict[str, int]
     versions: list[int]
     checkpoint_version: int | None
+    sizes_before: dict[str, int]
+    sizes_after: dict[str, int]
     seconds: float
     approved_by: str | None
 
@@ -113,10 +121,11 @@ def compaction_bins_stage(run: StageRun) -> StageResult:
             scratch=scratch,
         )
         written = run.output.write_rows([rows], COMPACTION_SCHEMA, BINS_MEASURES, keep=PLANNED)
-    plan = _plan(seen, selection, written=written)
+    plan = _plan(seen, selection, mark=commit_mark(head), written=written)
     metrics = written.metrics
     by_reason = {name: metrics[f"reason_{name}"] for name in PLANNED_REASONS}
-    summary = BinsSummary(plan, {name: count for name, count in by_reason.items() if count})
+    found = {name: count for name, count in by_reason.items() if count}
+    summary = BinsSummary(plan, found, seen.size_histogram)
     return result(run, written, summary)
 
 
@@ -126,38 +135,37 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     Raises what forbids the execution before anything is written; RewriteError when bins failed,
     after all others are committed.
     """
-    plan = run.summary("compaction_bins", BinsSummary).plan
+    seen = run.summary("compaction_bins", BinsSummary)
+    plan = seen.plan
     approval.refuse_other(run, "compaction_bins", plan.digest)
-    settings = run.table.compaction
-    max_age_ms = milliseconds(settings.plan_max_age)
+    max_age_ms = milliseconds(run.table.compaction.plan_max_age)
     head = ready_head(plan, max_age_ms=max_age_ms, now_ms=run.now_ms())
     terms = Terms(plan, head, rewriting(head), run.now_ms)
     started = time.monotonic()
-    parts = run.upstream("compaction_bins").parts()
-    planned = packages(run.spark, parts, parallelism=run.parallelism) if plan.bins else []
-    target = Target(run.output.rows_location.path, REWRITTEN_ARROW, REWRITTEN_MEASURES)
-    total, outcome = target.nothing(), Outcome()
-    for batch in commit_batches(planned, max_bytes=settings.max_bytes_per_commit):
-        with run.output.scratch() as scratch:
-            done = rewritten_batch(run.spark, batch, terms, scratch=scratch)
-        total = total.plus(target.written([done]), target.measures)
-        outcome.take(done)
+    total, outcome, ended = _executed(run, terms)
     summary = RewrittenSummary(
         plan_digest=plan.digest,
         bins=outcome.bins["committed"],
-        **total.measured,
+        **{name: total.measured[name] for name in REWRITTEN_COUNTS},
         dropped=outcome.bins["dropped"],
         refused=outcome.bins["refused"],
         failed=outcome.bins["failed"],
         not_committed=dict(outcome.reasons.most_common(SHOWN_REASONS)),
         versions=outcome.versions,
-        checkpoint_version=_checkpointed(run, head, outcome.versions),
+        checkpoint_version=None,
+        sizes_before=seen.sizes,
+        sizes_after=_sizes_after(seen.sizes, total.measured),
         seconds=round(time.monotonic() - started, 3),
         approved_by=approval.by,
     )
     written = Dataset(total.rows, plan.digest, total.measured)
     run.output.write_manifest(written, total.parts, total.largest)
     made = result(run, written, summary)
+    checkpoint = _checkpointed(run, head, outcome.versions)
+    if checkpoint is not None:
+        made = result(run, written, replace(summary, checkpoint_version=checkpoint))
+    if ended is not None:
+        raise ended
     if summary.failed:
         raise RewriteError(
             plan.table,
@@ -165,6 +173,29 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
             f"see each in {run.output.rows_location.path}, mend the cause and run again",
         )
     return made
+
+
+def _executed(run: StageRun, terms: Terms) -> tuple[Written, Outcome, Exception | None]:
+    """What was written to the ledger, what became of the bins, and what ended it early.
+
+    An error before the first commit is raised.
+    """
+    parts = run.upstream("compaction_bins").parts()
+    max_bytes = run.table.compaction.max_bytes_per_commit
+    planned = packages(run.spark, parts, max_bytes=max_bytes, parallelism=run.parallelism)
+    target = Target(run.output.rows_location.path, REWRITTEN_ARROW, REWRITTEN_MEASURES)
+    total, outcome = target.nothing(), Outcome()
+    for batch in commit_batches(planned, max_bytes=max_bytes):
+        try:
+            with run.output.scratch() as scratch, typed_errors():
+                done = rewritten_batch(run.spark, batch, terms, scratch=scratch)
+        except (MaintError, PySparkException, OSError) as error:
+            if not outcome.versions:
+                raise
+            return total, outcome, error
+        total = total.plus(target.written([done]), target.measures)
+        outcome.take(done)
+    return total, outcome, None
 
 
 def _checkpointed(run: StageRun, head: TableHead, versions: list[int]) -> int | None:
@@ -177,7 +208,7 @@ def _checkpointed(run: StageRun, head: TableHead, versions: list[int]) -> int | 
     if not due:
         return None
     try:
-        with run.output.scratch() as scratch:
+        with run.output.scratch() as scratch, typed_errors():
             made = write_checkpoint(
                 run.spark,
                 table_head(head.location, version=due[-1]),
@@ -185,10 +216,18 @@ def _checkpointed(run: StageRun, head: TableHead, versions: list[int]) -> int | 
                 scratch=scratch,
                 now_ms=run.now_ms(),
             )
-    except MaintError as error:
+    except (MaintError, PySparkException, OSError) as error:
         logger.warning("no checkpoint was written: %s", error)
         return None
     return made.version
+
+
+def _sizes_after(sizes: dict[str, int], measured: Mapping[str, int]) -> dict[str, int]:
+    """The files by size after the rewrite, as far as this run changed them."""
+    return {
+        name: count - measured[f"removed {name}"] + measured[f"added {name}"]
+        for name, count in sizes.items()
+    }
 
 
 class Outcome:
@@ -222,15 +261,18 @@ def asked_selection(settings: CompactionSettings) -> Selection:
     )
 
 
-def _plan(seen: SnapshotSummary, selection: Selection, *, written: Dataset) -> CompactionPlan:
+def _plan(
+    seen: SnapshotSummary, selection: Selection, *, mark: str, written: Dataset
+) -> CompactionPlan:
     metrics = written.metrics
     considered = metrics["considered"] - metrics["left_other_partition"]
     left = {name: metrics[f"left_{name}"] for name in LEFT_OUT_REASONS}
-    digest = "\n".join((seen.table_id, str(seen.version), written.digest, repr(selection)))
+    digest = "\n".join((seen.table_id, str(seen.version), mark, written.digest, repr(selection)))
     return CompactionPlan(
         table=seen.table,
         table_id=seen.table_id,
         version=seen.version,
+        commit_mark=mark,
         planned_ms=seen.planned_ms,
         digest=hashlib.sha256(digest.encode()).hexdigest()[:32],
         selection=selection,

@@ -12,6 +12,7 @@ from maint_assets.assets.compaction_shown import (
     SAME_ROWS,
     bins_line,
     rewritten_line,
+    sizes_picture,
 )
 from maint_assets.assets.compaction_stages import compaction_bins_stage, rewritten_files_stage
 from maint_assets.assets.deletion_stage import deletion_progress, deletion_stage
@@ -61,6 +62,7 @@ class Stage:
     progress: Callable[[StageRun], Share | None] = tasks_of
     execute: Callable[[StageRun, Approval], StageResult] | None = None
     branch: Branch = "vacuum"
+    picture: Callable[[Any], str] | None = None
 
     def approval(self, table: TableSettings) -> str:
         """Whether a table's plans of this branch need a person: ``manual`` or ``auto``."""
@@ -173,7 +175,7 @@ COMPACTION_STAGES: Mapping[str, Stage] = {
             "rewritten_files", ("compaction_bins",),
             "The execution of the plan: files before and after, and the commits.",
             REWRITTEN_SCHEMA, rewritten_line, execute=rewritten_files_stage,
-            checks=(SAME_ROWS, ALL_REWRITTEN), branch="compaction",
+            checks=(SAME_ROWS, ALL_REWRITTEN), branch="compaction", picture=sizes_picture,
         ),
     )
 }  # fmt: skip

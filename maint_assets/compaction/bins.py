@@ -43,6 +43,7 @@ COMPACTION_SCHEMA = T.StructType([
     column("live_bytes", "bigint", "bytes without those of deleted rows, estimated"),
     column("rows", "bigint", "rows in the file, deleted ones included", nullable=True),
     column("deleted", "bigint", "rows deleted by the deletion vector"),
+    column("clustered", "boolean", "whether it is part of a clustering"),
     column("reason", "string", "why it is rewritten: small, deleted_rows, no_stats; or stays"),
     column("engine", "string", "what rewrites it"),
     column("added", "bigint", "order in which files came to the table"),
@@ -51,6 +52,9 @@ COMPACTION_SCHEMA = T.StructType([
 """A file of a bin; files of one bin lie together."""
 
 COMPACTION_ARROW = arrow_schema(COMPACTION_SCHEMA)
+
+MOST_FILES = 5_000
+"""Files of a bin."""
 
 _BIN = pc.field("bin")
 PLANNED = pc.is_valid(_BIN)
@@ -75,7 +79,8 @@ BINS_MEASURES = {
     },
 }
 
-_ROWS = r'"numRecords"\s*:\s*(?P<rows>\d+)'
+_ROWS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>\d{1,18})\s*[,}]'
+"""How every known writer begins its statistics; others are decoded whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +129,8 @@ def packed_bins(
 ) -> list[int]:
     """The bin of each file in its order, -1 for one that stays; next-fit up to the target.
 
+    No bin has more than MOST_FILES files: the memory of a task and the length of a commit.
+
     A file of at least ``whole`` bytes has a bin for itself and does not part its neighbours. A
     bin of one file is kept only where the file is worth it ``alone``.
     """
@@ -133,7 +140,7 @@ def packed_bins(
         if size >= whole:
             members[made], made = [at], made + 1
             continue
-        if current < 0 or load + size > target:
+        if current < 0 or load + size > target or len(members[current]) >= MOST_FILES:
             current, load, made = made, 0, made + 1
             members[current] = []
         members[current].append(at)
@@ -147,7 +154,8 @@ def packed_bins(
 
 def _bin_numbers(held: pa.Table, selection: Selection) -> np.ndarray:
     """The bin of each file, numbered over all partitions; -1 for one that stays."""
-    sizes = held["live_bytes"].to_numpy()
+    # A clustered file is rewritten alone, and so stays part of its clustering.
+    sizes = pc.if_else(held["clustered"], selection.min_bytes, held["live_bytes"]).to_numpy()
     alone = pc.not_equal(held["reason"], "small").to_numpy(zero_copy_only=False)
     found, made = np.full(len(sizes), -1), 0
     for start, end in runs(held["partition"].combine_chunks()):
@@ -190,6 +198,7 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
         "live_bytes": live,
         "rows": rows,
         "deleted": deleted,
+        "clustered": pc.is_valid(add.field("clusteringProvider")),
         "reason": reason,
         "engine": pa.repeat(pa.scalar("arrow"), len(batch)),
         "added": pc.coalesce(
@@ -214,12 +223,11 @@ def _reasons(
     small = pc.less(add.field("size"), selection.min_bytes)
     none = pc.is_null(rows)
     if selection.purge:
-        small = none = pa.repeat(pa.scalar(value=False), len(add))
-    chosen = pc.case_when(
-        pc.make_struct(many, clustered, none, small),
-        "deleted_rows", "clustered", "no_stats", "small", "whole" if selection.purge else "large",
+        return pc.if_else(many, "deleted_rows", "whole")
+    return pc.case_when(
+        pc.make_struct(clustered, many, none, small),
+        "clustered", "deleted_rows", "no_stats", "small", "large",
     )  # fmt: skip
-    return pc.cast(chosen, pa.string())
 
 
 def _deleted(add: pa.StructArray) -> pa.Array:
@@ -229,7 +237,12 @@ def _deleted(add: pa.StructArray) -> pa.Array:
 
 def _rows(stats: pa.Array) -> pa.Array:
     found = pc.extract_regex(stats, _ROWS)
-    return pc.cast(pc.struct_field(found, "rows"), pa.int64())
+    rows = pc.cast(pc.struct_field(found, "rows"), pa.int64())
+    odd = pc.and_(pc.is_null(rows), pc.is_valid(stats))
+    if not pc.any(odd).as_py():
+        return rows
+    decoded = [Add("", 0, stats=text).num_records for text in stats.filter(odd).to_pylist()]
+    return pc.replace_with_mask(rows, odd, pa.array(decoded, pa.int64()))
 
 
 def _partitions(values: pa.MapArray, partitions: tuple[Field, ...]) -> pa.Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,22 +16,24 @@ if TYPE_CHECKING:
 def within_budget(files: Iterable[pa.RecordBatch], *, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """The files, those of bins beyond so many bytes without a bin: ``postponed``.
 
-    Files of one bin lie together. Bins that still fit are taken after one that does not.
+    Bins are taken from the oldest on, whatever their order; one that does not fit is passed over.
     """
-    left, bin_, fits = max_bytes, None, False
-    for batch in files:
-        names, sizes = batch["bin"].to_pylist(), batch["size"].to_numpy()
-        keep = np.ones(len(names), bool)
-        first = [at for at, name in enumerate(names) if at == 0 or name != names[at - 1]]
-        for start, end in zip(first, [*first[1:], len(names)], strict=True):
-            if names[start] is None:
-                continue
-            load = int(sizes[start:end].sum())
-            if names[start] != bin_:
-                bin_, fits = names[start], load <= left
-            left -= load if fits else 0
-            keep[start:end] = fits
-        yield _postponed(batch, pa.array(keep))
+    held = list(files)
+    bins: dict[str, tuple[int, int]] = {}
+    for batch in held:
+        columns = (batch[name].to_pylist() for name in ("bin", "added", "size"))
+        for name, added, size in zip(*columns, strict=True):
+            if name is not None:
+                first, load = bins.get(name, (added, 0))
+                bins[name] = min(first, added), load + size
+    taken: list[str] = []
+    for name, (_, load) in sorted(bins.items(), key=lambda each: (each[1][0], each[0])):
+        if load <= max_bytes:
+            taken.append(name)
+            max_bytes -= load
+    for batch in held:
+        kept = pc.is_in(batch["bin"], pa.array(taken, pa.string()))
+        yield _postponed(batch, pc.or_(kept, pc.is_null(batch["bin"])))
 
 
 def _postponed(batch: pa.RecordBatch, keep: pa.Array) -> pa.RecordBatch:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 _MOST_ROWS, _LEAST_ROWS = 65_536, 256
+_PROBE_ROWS = 1024
 _BATCH_BYTES = 16 * 1024 * 1024
 _BUFFER_BYTES = 256 * 1024
 """What is read of a column at once: a row group is never held whole."""
@@ -142,6 +143,11 @@ def _batches(file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatc
     groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
     widest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
     rows = min(max(_BATCH_BYTES // max(widest, 1), _LEAST_ROWS), _MOST_ROWS)
+    if columns and file.metadata.num_rows > 4 * _PROBE_ROWS:
+        # Values that repeat take little room in the file and much in memory.
+        some = next(file.iter_batches(_PROBE_ROWS, columns=columns, use_threads=False))
+        wide = some.nbytes // max(some.num_rows, 1)
+        rows = min(max(_BATCH_BYTES // max(wide, 1), _LEAST_ROWS), rows)
     # One thread a file: the tasks of Spark are what runs at once.
     return file.iter_batches(rows, columns=columns, use_threads=False)
 

@@ -53,7 +53,7 @@ class Terms:
         else:
             parameters |= {"zOrderBy": "[]", "clusterBy": "[]", "auto": False}
         return RewriteRequest(
-            operation="REORG" if selection.purge else "OPTIMIZE",
+            operation=selection.operation,
             parameters=parameters,
             txn_id=str(uuid.uuid5(_NAMESPACE, named)),
             deletion_timestamp_ms=deletion_ms,
@@ -68,7 +68,8 @@ def rewritten_batch(
     """The files of a batch of packages, rewritten and committed: REWRITTEN_SCHEMA.
 
     What reading, writing and ``commit_rewrites`` raise, it raises: then nothing of this batch is
-    committed, and its new files are gone unless a commit's outcome is unknown.
+    committed. New files that surely nobody names are removed where they are known; those of tasks
+    that Spark gave up are left to the next vacuum.
     """
     started_ms = terms.now_ms()
     target = Target(scratch, REWRITTEN_ARROW, {})

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 PACKAGE_BYTES = 64 * 1024 * 1024
 """A task takes further bins up to so many bytes: less than that is not worth another task."""
 
+PACKAGE_FILES = 5_000
+"""Files of a task, if they are of several bins."""
+
 MOST_FILES = 20_000
 """One commit removes at most about so many files: its text is made on the driver."""
 
@@ -43,11 +46,21 @@ class Package(msgspec.Struct, frozen=True):
     bins: int
 
 
-def packages(spark: SparkSession, parts: Iterable[Part], *, parallelism: int) -> list[Package]:
-    """The packages of a plan in its order."""
+def packages(
+    spark: SparkSession, parts: Iterable[Part], *, max_bytes: int, parallelism: int
+) -> list[Package]:
+    """The packages of a plan in its order; of several bins none has more than ``max_bytes``."""
+    most = min(PACKAGE_BYTES, max_bytes)
+
+    def cut(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
+        for part in some:
+            yield batch_of(_packages_of(part, most), _ARROW)
+
     whole = [PartSlice(part.path, "", 0, part.rows) for part in parts]
+    if not whole:
+        return []
     tasks = packed(whole, parallelism, weight=lambda part: part.rows)
-    found = units(spark, tasks, _cut, kind=PartSlice).as_frame(_SCHEMA).collect()
+    found = units(spark, tasks, cut, kind=PartSlice).as_frame(_SCHEMA).collect()
     made = [
         Package(PartSlice(row["path"], "", row["first"], row["rows"]), row["bytes"], row["bins"])
         for row in found
@@ -70,12 +83,7 @@ def commit_batches(found: Iterable[Package], *, max_bytes: int) -> Iterator[list
         yield batch
 
 
-def _cut(parts: list[PartSlice]) -> Iterator[pa.RecordBatch]:
-    for part in parts:
-        yield batch_of(_packages_of(part), _ARROW)
-
-
-def _packages_of(part: PartSlice) -> Iterator[tuple[str, int, int, int, int]]:
+def _packages_of(part: PartSlice, most: int) -> Iterator[tuple[str, int, int, int, int]]:
     """The packages of a part; its files of one bin lie together."""
     first, at, load, bins = 0, 0, 0, 0
     last = None
@@ -83,7 +91,8 @@ def _packages_of(part: PartSlice) -> Iterator[tuple[str, int, int, int, int]]:
         names, sizes = batch["bin"], batch["size"].to_numpy()
         for start, end in runs(names):
             size, name = int(sizes[start:end].sum()), names[start].as_py()
-            if name != last and load and load + size > PACKAGE_BYTES:
+            full = load + size > most or at + end - start - first > PACKAGE_FILES
+            if name != last and load and full:
                 yield part.path, first, at - first, load, bins
                 first, load, bins = at, 0, 0
             load, bins, at = load + size, bins + (name != last), at + end - start

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from maint_assets.delta.features import Operation, refuse_unsupported
+from maint_assets.delta.names import commit_name
 from maint_assets.errors import StalePlanError
 from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.log import LOG
+from maint_assets.storage import read
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ class Selection:
     where: str | None = None
 
     @property
-    def operation(self) -> str:
+    def operation(self) -> Literal["OPTIMIZE", "REORG"]:
         """The operation of its commits."""
         return "REORG" if self.purge else "OPTIMIZE"
 
@@ -42,12 +46,14 @@ class Selection:
 class CompactionPlan:
     """What ``compaction_bins`` planned, as the executing stage needs it; sizes in bytes.
 
-    ``left_out`` counts live files that stay by reason.
+    ``left_out`` counts live files that stay by reason. ``commit_mark`` tells the commit of the
+    version from another one of the same number.
     """
 
     table: str
     table_id: str
     version: int
+    commit_mark: str
     planned_ms: int
     digest: str
     selection: Selection
@@ -79,4 +85,14 @@ def ready_head(plan: CompactionPlan, *, max_age_ms: int, now_ms: int) -> TableHe
         planned = f"planned was version {plan.version} of {plan.table_id}"
         raise StalePlanError(plan.table, f"{found}, {planned}", "plan again")
     refuse_unsupported(newest.protocol, Operation.REWRITE, table=plan.table)
-    return table_head(location, version=plan.version)
+    head = table_head(location, version=plan.version)
+    if commit_mark(head) != plan.commit_mark:
+        found = f"version {plan.version} is another one than was planned on"
+        raise StalePlanError(plan.table, found, "plan again")
+    return head
+
+
+def commit_mark(head: TableHead) -> str:
+    """A digest of the commit of a version: a log that was put back may use its number again."""
+    found = read.content(head.location, f"{LOG}/{commit_name(head.version)}")
+    return hashlib.sha256(found).hexdigest()[:32]

@@ -19,7 +19,8 @@ from maint_assets.compaction.hazards import hazard
 from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import directory, log_path
 from maint_assets.delta.paths import TableRoot, relative
-from maint_assets.errors import MaintError, RewriteError
+from maint_assets.errors import MaintError, RewriteError, one_line
+from maint_assets.snapshot.summary import size_counts
 from maint_assets.storage import read, write
 from maint_assets.storage.columns import arrow_schema, batch_of, column
 from maint_assets.storage.location import Location
@@ -51,7 +52,7 @@ _COMMITTED = pc.field("state") == "committed"
 _INPUT = _COMMITTED & (pc.field("role") == "input")
 _OUTPUT = _COMMITTED & (pc.field("role") == "output")
 
-REWRITTEN_MEASURES = {
+REWRITTEN_COUNTS = {
     "files_removed": Measure("count", where=_INPUT),
     "bytes_removed": Measure("sum", "size", _INPUT),
     "rows_removed": Measure("sum", "rows", _INPUT),
@@ -61,10 +62,19 @@ REWRITTEN_MEASURES = {
     "rows_added": Measure("sum", "rows", _OUTPUT),
 }
 
+REWRITTEN_MEASURES = {
+    **REWRITTEN_COUNTS,
+    **size_counts("removed ", _INPUT),
+    **size_counts("added ", _OUTPUT),
+}
+
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Rows are held in memory up to about so many bytes, then written as a row group."""
 
 ROW_GROUP_ROWS = 1_000_000
+
+LONGEST_NAME = 255
+"""The longest name of a file or directory, in bytes."""
 
 
 def rewritten(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.RecordBatch]:
@@ -104,6 +114,9 @@ def _rewritten_bin(files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatc
         output = _output(list(zip(inputs, counts, strict=True)), files[0]["partition"], how)
     except MaintError as error:
         return _unwritten(name, inputs, state="failed", reason=str(error))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        reason = f"its new file cannot be written ({one_line(error)})"
+        return _unwritten(name, inputs, state="failed", reason=reason)
     rows = [_row(name, "input", add, rows=count) for add, count in zip(inputs, counts, strict=True)]
     if output is not None:
         rows.append(_row(name, "output", output, rows=sum(counts)))
@@ -132,18 +145,22 @@ def _looked_at(inputs: list[Add], how: Rewriting) -> tuple[list[int], str | None
     return rows, None
 
 
-def _values(canonical: str, inputs: list[Add]) -> dict[str, str | None]:
-    """The partition values of a bin: those of its files where all spell them alike."""
-    first = inputs[0].partition_values
-    if all(add.partition_values == first for add in inputs):
-        return first
+def _values(canonical: str, inputs: list[Add], how: Rewriting) -> dict[str, str | None]:
+    """The partition values of a bin: as its files spell them if all do alike.
+
+    A writer may leave out the key of a null.
+    """
+    names = [field.physical_name for field in how.schema.partitions]
+    spelled = [{name: add.partition_values.get(name) for name in names} for add in inputs]
+    if all(values == spelled[0] for values in spelled):
+        return spelled[0]
     return msgspec.json.decode(canonical, type=dict[str, str | None])
 
 
 def _output(inputs: list[tuple[Add, int]], partition: str, how: Rewriting) -> Add | None:
     """The add of the new file of inputs with their live rows; None where no row lives."""
     location = Location(how.table, how.table)
-    values = _values(partition, [add for add, _ in inputs])
+    values = _values(partition, [add for add, _ in inputs], how)
     path, statistics = _new_path(values, how), how.statistics()
     with write.new_file(location, path) as sink, _writer(sink, how) as file:
         groups = _RowGroups(file)
@@ -159,6 +176,8 @@ def _output(inputs: list[tuple[Add, int]], partition: str, how: Rewriting) -> Ad
         new.unlink()
         return None
     told = new.stat()
+    clustered = len(inputs) == 1 and inputs[0][0].clustering_provider is not None
+    alone = inputs[0][0] if clustered else None
     _refuse_unread(location, path, statistics.rows)
     return Add(
         path=log_path(path),
@@ -166,6 +185,8 @@ def _output(inputs: list[tuple[Add, int]], partition: str, how: Rewriting) -> Ad
         partition_values=values,
         modification_time=told.st_mtime_ns // 1_000_000,
         stats=statistics.json(),
+        tags=alone.tags if alone else None,
+        clustering_provider=alone.clustering_provider if alone else None,
     )
 
 
@@ -191,17 +212,29 @@ class _RowGroups:
 
 
 def _writer(sink: Any, how: Rewriting) -> pq.ParquetWriter:
-    return pq.ParquetWriter(sink, how.files.arrow, compression=how.codec, store_schema=False)
+    return pq.ParquetWriter(
+        sink,
+        how.files.arrow,
+        compression=how.codec,
+        store_schema=False,
+        store_decimal_as_integer=True,
+    )
 
 
 def _new_path(values: dict[str, str | None], how: Rewriting) -> str:
     """A path that nobody else has: in the directory of the values, or in a random one."""
     name = uuid.uuid4()
-    if how.hive_directories:
-        where = directory(values, how.schema.partitions)
-    else:
+    where = directory(values, how.schema.partitions) if how.hive_directories else None
+    if where is None or not _is_possible(where):
         where = f"{name.hex[: how.properties.random_prefix_length]}/"
     return f"{where}part-00000-{name}-c000.{how.codec}.parquet"
+
+
+def _is_possible(directory: str) -> bool:
+    """Whether file systems take each name of a path."""
+    return "\0" not in directory and all(
+        len(name.encode()) <= LONGEST_NAME for name in directory.split("/")
+    )
 
 
 def _refuse_other_rows(location: Location, add: Add, *, found: int, expected: int) -> None:

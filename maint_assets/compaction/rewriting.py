@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from maint_assets.compaction.clustering import clustering_columns
 from maint_assets.compaction.physical import FileSchema, unkept
 from maint_assets.compaction.statistics import FileStatistics
 from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
@@ -41,11 +42,15 @@ class Rewriting:
     codec: str
     hive_directories: bool
     tight_bounds: bool
+    clustering_columns: tuple[tuple[str, ...], ...]
 
     def statistics(self) -> FileStatistics:
         """The statistics of a new file under construction."""
         return FileStatistics(
-            self.schema, properties=self.properties, tight_bounds=self.tight_bounds
+            self.schema,
+            self.properties,
+            tight_bounds=self.tight_bounds,
+            also=self.clustering_columns,
         )
 
 
@@ -73,6 +78,7 @@ def rewriting(head: TableHead) -> Rewriting:
         codec=_CODECS[properties.compression_codec or DEFAULT_CODEC],
         hive_directories=mapping == "none" and not properties.randomize_file_prefixes,
         tight_bounds="deletionVectors" in features,
+        clustering_columns=clustering_columns(head) if "clustering" in features else (),
     )
 
 
@@ -98,8 +104,8 @@ def _row_tracking(head: TableHead) -> tuple[str, str] | None:
 
 def _unkept_properties(properties: TableProperties) -> Iterator[str]:
     """What a property asks for that only another engine does after a commit."""
-    if properties.iceberg:
-        yield "Iceberg metadata (delta.universalFormat.enabledFormats) is not kept"
+    if properties.universal_format:
+        yield "metadata of other formats (delta.universalFormat.enabledFormats) is not kept"
     if (properties.compression_codec or DEFAULT_CODEC) not in _CODECS:
         yield f"codec {properties.compression_codec} (delta.parquet.compression.codec) is unknown"
     if properties.symlink_manifest:

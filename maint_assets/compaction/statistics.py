@@ -22,6 +22,8 @@ from maint_assets.delta.stats import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from maint_assets.delta.properties import TableProperties
     from maint_assets.delta.schema import Primitive, TableSchema, Type
 
@@ -42,14 +44,21 @@ _ARROW: dict[str, tuple[pa.DataType, ...]] = {
 class FileStatistics:
     """Counts and bounds of one data file; holds two values a column, whatever the rows.
 
-    ``tight_bounds`` where the table's protocol has deletion vectors.
+    ``tight_bounds`` where the table's protocol has deletion vectors. ``also`` are columns that
+    have statistics whatever the properties say.
     """
 
     def __init__(
-        self, schema: TableSchema, properties: TableProperties, *, tight_bounds: bool
+        self,
+        schema: TableSchema,
+        properties: TableProperties,
+        *,
+        tight_bounds: bool,
+        also: Iterable[tuple[str, ...]] = (),
     ) -> None:
-        types = dict(schema.data.leaves())
-        self._columns = [_Column(path, types[path]) for path in indexed_columns(schema, properties)]
+        wanted = {*indexed_columns(schema, properties), *also}
+        leaves = schema.data.leaves()
+        self._columns = [_Column(path, kind) for path, kind in leaves if path in wanted]
         length = properties.data_skipping_string_prefix_length
         self._prefix_length = STRING_PREFIX_LENGTH if length is None else length
         self._tight_bounds = tight_bounds

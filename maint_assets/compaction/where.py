@@ -6,18 +6,18 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from maint_assets.compaction.bins import COMPACTION_SCHEMA
+from maint_assets.compaction.bins import COMPACTION_ARROW, COMPACTION_SCHEMA
 from maint_assets.delta.schema import Decimal, Primitive
 from maint_assets.errors import PredicateError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    import pyarrow as pa
     from pyspark.sql import Column
 
     from maint_assets.delta.schema import Field, Type
@@ -59,11 +59,13 @@ def of_partitions(files: Rows, where: str, *, partitions: Iterable[Field], table
             table, f"where {where!r} is of type {kind.simpleString()}", "give a condition"
         )
     shown = matched.select(f"{_FILE}.*", _MATCHES).withColumn("reason", reason).drop(_MATCHES)
-    return replace(files, frame=shown.select(*frame.columns), function=_unchanged)
+    return replace(files, frame=shown.select(*frame.columns), function=_typed)
 
 
-def _unchanged(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from rows
+def _typed(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows that went through Spark, in the schema that they had before."""
+    for batch in rows:
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=COMPACTION_ARROW)
 
 
 def _value(values: Column, field: Field) -> Column:

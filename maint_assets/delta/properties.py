@@ -78,6 +78,7 @@ class TableProperties:
     append_only: bool = False
     change_data_feed: bool = False
     iceberg: bool = False
+    universal_format: bool = False
     symlink_manifest: bool = False
     column_mapping_mode: str = "none"
     data_skipping_num_indexed_cols: int = 32
@@ -207,6 +208,10 @@ def _one_of(*names: str) -> Callable[[str], str | None]:
     return lambda text: text.lower() if text.lower() in names else None
 
 
+def _is_said(text: str) -> bool:
+    return bool(text.strip())
+
+
 def _names_iceberg(text: str) -> bool:
     return "iceberg" in (name.strip().lower() for name in text.split(","))
 
@@ -251,6 +256,7 @@ _ROWS = (
     _Row("append_only", "delta.appendOnly", _FLAG, _flag),
     _Row("change_data_feed", "delta.enableChangeDataFeed", _FLAG, _flag),
     _Row("iceberg", "delta.universalFormat.enabledFormats", "names of formats", _names_iceberg),
+    _Row("universal_format", "delta.universalFormat.enabledFormats", "names of formats", _is_said),
     _Row("symlink_manifest", "delta.compatibility.symlinkFormatManifest.enabled", _FLAG, _flag),
     _Row(
         "column_mapping_mode",

@@ -31,17 +31,24 @@ SIZE_BUCKETS = (
 
 _LIVE = pc.field("action") == "add"
 
+
+def size_counts(prefix: str, where: pc.Expression) -> dict[str, Measure]:
+    """How many rows there are of each size; names are those of SIZE_BUCKETS behind a prefix."""
+    floors = (0, *(top for _, top in SIZE_BUCKETS))
+    return {
+        f"{prefix}{name}": Measure(
+            "count", where=where & (pc.field("size") >= floor) & (pc.field("size") < top)
+        )
+        for (name, top), floor in zip(SIZE_BUCKETS, floors, strict=False)
+    }
+
+
 SNAPSHOT_MEASURES = {
     "live_files": Measure("count", where=_LIVE),
     "live_bytes": Measure("sum", "size", where=_LIVE),
     "tombstones": Measure("count", where=pc.field("action") == "remove"),
     "log_commits": Measure("count", where=pc.field("action") == "commit"),
-    **{
-        name: Measure("count", where=_LIVE & (pc.field("size") >= floor) & (pc.field("size") < top))
-        for (name, top), floor in zip(
-            SIZE_BUCKETS, (0, *(top for _, top in SIZE_BUCKETS)), strict=False
-        )
-    },
+    **size_counts("", _LIVE),
 }
 
 

@@ -102,6 +102,10 @@ def _nested(leaves: Mapping[tuple[str, ...], pa.DataType]) -> pa.StructType:
     return _struct(tree)
 
 
+class _RowsOnly(msgspec.Struct):
+    numRecords: int  # noqa: N815  (the log's own key)
+
+
 def _struct(tree: Mapping[str, Any]) -> pa.StructType:
     return pa.struct([
         (name, _struct(below) if isinstance(below, dict) else below) for name, below in tree.items()
@@ -135,6 +139,14 @@ def _row(decoder: msgspec.json.Decoder[Any], text: str) -> Any:
     try:
         return msgspec.to_builtins(decoder.decode(text), builtin_types=(Number,))
     except (msgspec.DecodeError, ValueError):
+        return _rows_only(text)
+
+
+def _rows_only(text: str) -> Any:
+    """The number of rows alone: it is needed where a bound cannot be read, too."""
+    try:
+        return msgspec.to_builtins(msgspec.json.decode(text, type=_RowsOnly))
+    except (msgspec.DecodeError, ValueError):
         return None
 
 
@@ -142,7 +154,13 @@ def _array(rows: list[Any], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(rows, kind)
     except _UNREADABLE:
-        return pa.array([row if _fits(row, kind) else None for row in rows], kind)
+        return pa.array([row if _fits(row, kind) else _without_bounds(row) for row in rows], kind)
+
+
+def _without_bounds(row: Any) -> Any:
+    return (
+        {"numRecords": row["numRecords"]} if isinstance(row, dict) and "numRecords" in row else None
+    )
 
 
 def _fits(row: Any, kind: pa.DataType) -> bool:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
 from maint_assets.assets.jobs import executed_keys
+from maint_assets.config import TableSettings
 from maint_assets.errors import GuardError, MaintError, StageMissingError, StalePlanError
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain, files, set_clock
@@ -167,7 +168,7 @@ def test_an_automatic_deletion_launched_alone_refuses_a_plan_of_another_run(
 
     result = launch(chain, "deletion")
 
-    assert "executes only the plan of its own run" in failure(result)
+    assert "takes only the plan of its own run" in failure(result)
     assert left(table) == {"live", "old"}
 
 
@@ -182,7 +183,7 @@ def test_a_re_execution_from_failure_executes_the_plan_of_its_parent(
         return dg.Definitions(
             assets=build_maintenance_assets(chain.table),
             resources={RESOURCE: chain.launcher.store},
-            jobs=[dg.define_asset_job("all", executor_def=dg.in_process_executor)],
+            jobs=[everything(chain.table)],
         ).resolve_job_def("all")
 
     chain = automatic(table, tmp_path, plan_max_age="0 hours")
@@ -212,8 +213,14 @@ def reconstructed_job(path: str, workspace: str) -> dg.JobDefinition:
     return dg.Definitions(
         assets=build_maintenance_assets(chain.table),
         resources={RESOURCE: chain.launcher.store},
-        jobs=[dg.define_asset_job("all", executor_def=dg.in_process_executor)],
+        jobs=[everything(chain.table)],
     ).resolve_job_def("all")
+
+
+def everything(table: TableSettings) -> Any:
+    """A job of all that runs unattended."""
+    keys = executed_keys(table, ("maintenance",))
+    return dg.define_asset_job("all", selection=keys, executor_def=dg.in_process_executor)
 
 
 def test_stages_of_different_snapshots_are_not_combined(table: TableBuilder, chain: Chain) -> None:

@@ -10,7 +10,7 @@ from maint_assets.assets.factory import build_maintenance_assets, stage_key
 from maint_assets.assets.jobs import build_maintenance_definitions
 from maint_assets.config import Maintenance, TableSettings, VacuumSettings
 
-PLANNED = ["snapshot", "valid_files", "listing", "diff"]
+PLANNED = ["snapshot", "valid_files", "listing", "diff", "compaction_bins"]
 
 
 def table(name: str = "orders", approval: Any = "manual", **rest: Any) -> TableSettings:
@@ -37,10 +37,10 @@ def selected(defs: dg.Definitions, job: str) -> set[tuple[str, str]]:
     return {(key.path[-2], key.path[-1]) for key in keys}
 
 
-def test_a_table_is_five_assets_in_its_group() -> None:
+def test_a_table_is_a_group_of_assets() -> None:
     found = specs(table())
 
-    assert list(found) == [*PLANNED, "deletion"]
+    assert set(found) == {*PLANNED, "deletion", "rewritten_files"}
     assert found["diff"].key == dg.AssetKey(["maintenance", "orders", "diff"])
     assert {spec.group_name for spec in found.values()} == {"orders"}
 
@@ -54,6 +54,8 @@ def test_the_stages_hang_together() -> None:
         "listing": ["snapshot", "valid_files"],
         "diff": ["listing", "snapshot", "valid_files"],
         "deletion": ["diff"],
+        "compaction_bins": ["snapshot"],
+        "rewritten_files": ["compaction_bins"],
     }
 
 
@@ -96,6 +98,8 @@ def test_the_checks_of_each_stage() -> None:
         ("diff", "nothing_valid_in_plan", True),
         ("deletion", "active_files_are_there", True),
         ("deletion", "nothing_failed", True),
+        ("rewritten_files", "same_rows", True),
+        ("rewritten_files", "all_rewritten", False),
     }
 
 
@@ -200,7 +204,7 @@ def test_a_schedule_requests_one_run_a_table() -> None:
     requests = tick.run_requests or []
     stages = [[key.path[-1] for key in request.asset_selection or ()] for request in requests]
     assert [request.tags["maint_assets/table"] for request in requests] == ["a", "b"]
-    assert stages == [PLANNED, [*PLANNED, "deletion"]]
+    assert [set(found) for found in stages] == [{*PLANNED}, {*PLANNED, "deletion"}]
     assert len({request.run_key for request in requests}) == 2
 
 

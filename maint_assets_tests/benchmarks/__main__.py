@@ -5,30 +5,21 @@ several tables, each peer vacuums one after the other in its session, and second
 """
 
 import argparse
-import contextlib
 import json
-import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 from pyspark.sql import SparkSession
 
+from maint_assets_tests.benchmarks.measure import Peak, Row, best, session, timed
 from maint_assets_tests.benchmarks.tables import copy_of, vacuum_table
 from maint_assets_tests.chain import Chain
-from maint_assets_tests.oracles import setup
 from maint_assets_tests.oracles.delta_spark import forget
 
-Row = dict[str, float]
 Peer = Callable[[SparkSession, Path, Path], Row]
-
-ROOT = Path(__file__).parents[2]
 
 DELTA_RS = """
 import sys, time, json
@@ -38,35 +29,6 @@ done = DeltaTable(sys.argv[1]).vacuum(
     retention_hours=168, dry_run=sys.argv[2] == "plan", full=True, enforce_retention_duration=False)
 print(json.dumps({"seconds": time.perf_counter() - started, "paths": len(done)}))
 """
-
-
-class Peak:
-    """The largest resident memory of this process tree while it is watched, in MB.
-
-    ``driver_mb`` is that of this process and of the JVM alone, without Spark's Python workers.
-    """
-
-    def __enter__(self) -> "Peak":
-        self.mb, self.driver_mb, self._stop = 0, 0, threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        me = psutil.Process()
-        while not self._stop.wait(0.1):
-            total = driver = 0
-            for process in (me, *me.children(recursive=True)):
-                with contextlib.suppress(psutil.Error):
-                    rss = process.memory_info().rss
-                    total += rss
-                    driver += rss if process == me or process.name() == "java" else 0
-            self.mb = max(self.mb, total >> 20)
-            self.driver_mb = max(self.driver_mb, driver >> 20)
 
 
 def main() -> None:
@@ -83,15 +45,15 @@ def main() -> None:
         folder = Path(made)
         vacuum_table(folder / "table", args.files, args.partitions)
         peers = {name: peer for name, peer in PEERS.items() if name not in args.skip}
-        spark = _session(folder, heap=args.heap)
+        spark = session(folder, heap=args.heap)
         rounds = [
             _round(peers, spark, folder, number=n, tables=args.tables)
             for n in range(args.rounds + 1)
         ]
     warm = rounds[1:]
     found = {name: [rows[name] for rows in warm] for name in peers}
-    best = {name: _best(rows) for name, rows in found.items()}
-    print(json.dumps({**vars(args), "min_median": best}))
+    shown = {name: best(rows) for name, rows in found.items()}
+    print(json.dumps({**vars(args), "min_median": shown}))
 
 
 def _round(
@@ -109,38 +71,10 @@ def _round(
     return rows
 
 
-def _session(folder: Path, *, heap: str) -> SparkSession:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = str(ROOT)
-    os.environ["JAVA_HOME"] = str(setup.java_home())
-    builder = SparkSession.builder.appName("bench")
-    for key, value in {
-        **setup.spark_conf(),
-        "spark.sql.adaptive.enabled": "true",
-        "spark.sql.codegen.wholeStage": "true",
-        "spark.sql.codegen.factoryMode": "FALLBACK",
-        "spark.driver.memory": heap,
-        "spark.sql.shuffle.partitions": "4",
-        "spark.databricks.delta.snapshotPartitions": "4",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-    }.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
-
-
-def _timed(work: Callable[[], object]) -> tuple[float, object]:
-    started = time.perf_counter()
-    made = work()
-    return round(time.perf_counter() - started, 3), made
-
-
 def _ours(spark: SparkSession, table: Path, folder: Path) -> Row:
     chain = Chain.of(table, folder / "workspace", allow_clock_skew=True)
-    plan, report = _timed(chain.plan)
-    execute, done = _timed(lambda: chain.execute(report))
+    plan, report = timed(chain.plan)
+    execute, done = timed(lambda: chain.execute(report))
     stages = {f"s_{name}": seconds for name, seconds in done.seconds.items()}
     return {
         "plan": plan,
@@ -162,9 +96,9 @@ def _delta_spark_parallel(spark: SparkSession, table: Path, folder: Path) -> Row
 def _delta_spark_row(spark: SparkSession, table: Path, *, parallel: bool) -> Row:
     spark.conf.set("spark.databricks.delta.vacuum.parallelDelete.enabled", str(parallel).lower())
     forget(spark)
-    plan, listed = _timed(lambda: spark.sql(f"VACUUM delta.`{table}` DRY RUN").count())
+    plan, listed = timed(lambda: spark.sql(f"VACUUM delta.`{table}` DRY RUN").count())
     forget(spark)
-    execute, _ = _timed(lambda: spark.sql(f"VACUUM delta.`{table}`").collect())
+    execute, _ = timed(lambda: spark.sql(f"VACUUM delta.`{table}`").collect())
     return {"plan": plan, "execute": execute, "total": plan + execute, "files": listed}
 
 
@@ -181,14 +115,6 @@ def _delta_rs(spark: SparkSession, table: Path, folder: Path) -> Row:
     plan, execute = (round(rows[mode]["seconds"], 3) for mode in ("plan", "execute"))
     total = plan + execute
     return {"plan": plan, "execute": execute, "total": total, "files": rows["plan"]["paths"]}
-
-
-def _best(rows: list[Row]) -> dict[str, tuple[float, float]]:
-    """The least and the median of each figure."""
-    return {
-        key: (min(row[key] for row in rows), round(statistics.median(row[key] for row in rows), 3))
-        for key in rows[0]
-    }
 
 
 PEERS: dict[str, Peer] = {

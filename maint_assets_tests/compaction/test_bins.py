@@ -146,6 +146,31 @@ def test_purge_takes_exactly_the_files_with_deleted_rows() -> None:
     assert reasons["small"] == "whole"
 
 
+def test_the_number_of_rows_is_found_wherever_the_statistics_have_it() -> None:
+    stats = '{"minValues":{"numRecords":5},"numRecords":100}'
+    adds = [add("a", size=90, stats=stats, deleted=5), add("b", size=90, stats="{}")]
+
+    _, reasons = planned(adds)
+
+    assert reasons == {"a": "large", "b": "no_stats"}
+
+
+def test_a_bin_has_no_more_files_than_a_commit_bears() -> None:
+    numbers = packed_bins([0] * 12_000, target=100, alone=[False] * 12_000, whole=50)
+
+    assert Counter(numbers) == {0: 5_000, 1: 5_000, 2: 2_000}
+
+
+def test_clustered_files_are_purged_alone() -> None:
+    clustered = [add(name, clusteringProvider="liquid", deleted=1) for name in "ab"]
+
+    bins, _ = planned([*clustered, add("c", deleted=1)], purge=True)
+    usual, reasons = planned([*clustered, add("c", deleted=1)])
+
+    assert sorted(bins.values()) == [["a"], ["b"], ["c"]]
+    assert list(usual.values()) == [["c"]] and reasons["a"] == "clustered"
+
+
 def test_clustered_files_stay() -> None:
     adds = [add("a", clusteringProvider="liquid"), add("b"), add("c")]
 
@@ -166,8 +191,11 @@ def test_files_keep_the_order_in_which_they_came() -> None:
     assert list(bins.values()) == [["f", "e", "d"], ["c", "b", "a"]]
 
 
-def test_bins_beyond_the_budget_are_postponed() -> None:
-    adds = [add(name, size=30) for name in "abcdef"]
+def test_bins_beyond_the_budget_are_postponed_the_oldest_are_not() -> None:
+    times = {name: at for at, name in enumerate("defabc", 100)} | dict(
+        zip("abc", (1, 2, 3), strict=True)
+    )
+    adds = [add(name, size=30, modificationTime=at) for name, at in times.items()]
 
     bins, reasons = planned(adds, max_bytes=100)
 

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
+from maint_assets.commit.rewrites import commit_rewrites
 from maint_assets.errors import ConflictError, PredicateError, RewriteError, StalePlanError
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain
@@ -263,12 +264,10 @@ def test_commits_are_as_large_as_asked(tmp_path: Path, compacting: Compacting) -
     before = rows(tmp_path)
     chain = compacting(tmp_path, max_bytes_per_commit=1)
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("maint_assets.compaction.packages.PACKAGE_BYTES", 1)
-        done = chain.compact().done
+    done = chain.compact().done
 
     assert done is not None and done.bins == 5
-    assert done.versions == [table.version + n for n in range(1, len(done.versions) + 1)]
+    assert done.versions == [table.version + n for n in range(1, 6)]
     assert rows(tmp_path) == before
 
 
@@ -278,7 +277,7 @@ def test_a_run_rewrites_as_much_as_asked_and_the_next_one_goes_on(
     small_files(tmp_path, days=3)
     before = rows(tmp_path)
     day = sum(file.stat().st_size for file in (tmp_path / "day=2026-01-01").iterdir())
-    chain = compacting(tmp_path, max_bytes_per_run=day + 10)
+    chain = compacting(tmp_path, max_bytes_per_run=day * 3 // 2)
 
     reports = [chain.compact() for _ in range(4)]
 
@@ -312,7 +311,7 @@ def test_the_same_plan_is_executed_once(tmp_path: Path, compacting: Compacting) 
     first, on_disk = executed(chain, report), files(tmp_path)
     second = executed(chain, report)
 
-    assert first.done.versions == second.done.versions
+    assert (first.done.bins, second.done.bins, second.done.dropped) == (2, 0, 2)
     assert rows(tmp_path) == before
     assert files(tmp_path) == on_disk, "nobody needs what the second one wrote"
 
@@ -342,3 +341,89 @@ def test_new_files_have_the_codec_that_the_table_names(
     new = next(tmp_path.rglob("part-*.parquet"))
     assert pq.read_metadata(new).row_group(0).column(0).compression == "SNAPPY"
     assert new.name.endswith(".snappy.parquet")
+
+
+def test_a_log_that_was_put_back_is_not_the_one_of_the_plan(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = small_files(tmp_path)
+    chain = compacting(tmp_path)
+    report = planned(chain)
+    (tmp_path / "_delta_log" / f"{6:020}.json").unlink()
+    other = table.added("day=2026-01-02/other.parquet", partition={"day": "2026-01-02"})
+    table.commit([other], version=6)
+    on_disk = files(tmp_path)
+
+    with pytest.raises(StalePlanError, match="another one"):
+        executed(chain, report)
+
+    assert files(tmp_path) == on_disk
+
+
+def test_a_null_may_be_left_out_of_the_partition_values(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = TableBuilder(tmp_path).create(partition_columns=["day"])
+    table.add("1.parquet", partition={}).add("2.parquet", partition={})
+    before = rows(tmp_path)
+
+    done = compacting(tmp_path).compact().done
+
+    assert done is not None and done.files_added == 1
+    assert rows(tmp_path) == before
+    added = [action["add"] for action in commit(tmp_path, 3) if "add" in action]
+    assert added[0]["partitionValues"] == {"day": None}
+
+
+def test_a_value_that_is_no_name_of_a_directory_has_a_random_one(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = TableBuilder(tmp_path).create(partition_columns=["day"])
+    for name in ("a/1.parquet", "a/2.parquet"):
+        table.add(name, partition={"day": "x" * 400})
+    before = rows(tmp_path)
+
+    report = compacting(tmp_path).compact()
+
+    assert report.error is None and report.done is not None and report.done.files_added == 1
+    assert rows(tmp_path) == before
+
+
+def test_a_disk_that_takes_no_file_fails_bins_in_one_sentence(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = small_files(tmp_path)
+    (tmp_path / "day=2026-01-02").rename(tmp_path / "there")
+    (tmp_path / "day=2026-01-02").symlink_to("there/1.parquet")
+
+    report = compacting(tmp_path).compact()
+
+    assert isinstance(report.error, RewriteError)
+    assert report.done is not None and (report.done.bins, report.done.failed) == (1, 1)
+    assert report.done.versions == [table.version + 1]
+
+
+def test_what_came_before_a_closed_door_is_kept_and_told(
+    tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches are committed one after another: the second one meets a new column."""
+    table = small_files(tmp_path)
+    chain = compacting(tmp_path, max_bytes_per_commit=1)
+    report = planned(chain)
+    commits = []
+
+    def then_altered(*arguments: Any) -> Any:
+        if commits:
+            schema = json.loads(table.metadata["schemaString"])
+            schema["fields"].append({"name": "m", "type": "long", "nullable": True, "metadata": {}})
+            metadata = table.metadata | {"schemaString": json.dumps(schema)}
+            table.commit([{"metaData": metadata}], version=8)
+        commits.append(commit_rewrites(*arguments))
+        return commits[-1]
+
+    monkeypatch.setattr("maint_assets.compaction.execution.commit_rewrites", then_altered)
+    done = executed(chain, report)
+
+    assert isinstance(done.error, ConflictError)
+    assert (done.done.bins, done.done.versions) == (1, [7])
+    assert done.ledger is not None and list(Path(done.ledger).glob("*.parquet"))

@@ -54,12 +54,15 @@ def test_decimals_keep_every_digit() -> None:
 
 
 def test_value_that_is_none_of_its_type_is_null_alone() -> None:
-    texts = ['{"numRecords":1,"minValues":{"d":"soon","i":1}}', '{"minValues":{"i":4000000000}}']
+    texts = [
+        '{"numRecords":1,"minValues":{"d":"soon","i":1}}',
+        '{"numRecords":2,"minValues":{"i":4000000000}}',
+    ]
 
     rows = typed(*texts, "{", json.dumps(TOLD)).to_pylist()
 
     assert rows[0]["numRecords"] == 1 and rows[0]["minValues"]["d"] is None
-    assert rows[1] is None and rows[2] is None
+    assert rows[1] == {"numRecords": 2, "minValues": None} and rows[2] is None
     assert rows[3]["minValues"]["i"] == 1
 
 
