@@ -143,13 +143,20 @@ def _batches(file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatc
     groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
     widest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
     rows = min(max(_BATCH_BYTES // max(widest, 1), _LEAST_ROWS), _MOST_ROWS)
-    if columns and file.metadata.num_rows > 4 * _PROBE_ROWS:
-        # Values that repeat take little room in the file and much in memory.
-        some = next(file.iter_batches(_PROBE_ROWS, columns=columns, use_threads=False))
+    repeated = _repeated(file, columns)
+    if repeated and file.metadata.num_rows > 4 * _PROBE_ROWS:
+        some = next(file.iter_batches(_PROBE_ROWS, columns=repeated, use_threads=False))
         wide = some.nbytes // max(some.num_rows, 1)
         rows = min(max(_BATCH_BYTES // max(wide, 1), _LEAST_ROWS), rows)
     # One thread a file: the tasks of Spark are what runs at once.
     return file.iter_batches(rows, columns=columns, use_threads=False)
+
+
+def _repeated(file: pq.ParquetFile, columns: list[str]) -> list[str]:
+    """The columns whose values may take little room in the file and much in memory."""
+    leaves = (file.schema.column(at) for at in range(len(file.schema)))
+    found = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"}
+    return [name for name in columns if name in found]
 
 
 def _live(batch: pa.RecordBatch, start: int, deleted: NDArray[np.uint64]) -> _Rows:

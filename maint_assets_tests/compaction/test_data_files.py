@@ -588,3 +588,14 @@ class TestAgainstDeltaSpark:
 
         assert found.rows() == judged
         assert len(judged) == 18
+
+
+def test_a_batch_is_bounded_by_what_its_values_take_in_memory(tmp_path: Path) -> None:
+    TableBuilder(tmp_path).create(fields={"value": "string"}).add("a.parquet", rows=1)
+    long = pa.table({"value": pa.array(["x" * 4_000] * 20_000).dictionary_encode()})
+    pq.write_table(long.cast(pa.schema([("value", pa.string())])), tmp_path / "a.parquet")
+
+    batches = opened(tmp_path).batches()
+
+    assert sum(batch.num_rows for batch in batches) == 20_000
+    assert max(batch.nbytes for batch in batches) <= 32 << 20

@@ -1,6 +1,7 @@
 """Tables of every feature that delta-spark writes: the same rows after, and life goes on."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,9 +14,14 @@ from maint_assets_tests.oracles.feature_tables import FEATURE_TABLES, UPDATE
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 KEPT = {name: write for name, write in FEATURE_TABLES.items() if name != "variantType"}
+EACH_TIME = {"partitioned", "deletionVectors", "columnMapping", "rowTracking", "typeWidening"}
+"""What CI looks at; the rest is ``make stories``."""
 
 
-@pytest.mark.parametrize("feature", KEPT)
+@pytest.mark.parametrize(
+    "feature",
+    [pytest.param(n, marks=[] if n in EACH_TIME else [pytest.mark.long]) for n in KEPT],
+)
 def test_rows_are_the_same_and_writers_go_on(
     feature: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
@@ -25,6 +31,7 @@ def test_rows_are_the_same_and_writers_go_on(
     for number in (40, 41):
         spark.sql(f"INSERT INTO {delta_spark.table(path)} (id, {name}) VALUES ({number}, 'new')")
     rows, live = delta_spark.rows(spark, path), delta_spark.active_files(spark, path)
+    ids = row_ids(spark, path) if feature == "rowTracking" else []
     chain = compacting(path)
 
     report = chain.compact()
@@ -35,10 +42,19 @@ def test_rows_are_the_same_and_writers_go_on(
     after = delta_spark.active_files(spark, path)
     assert len(after) == len(live) - report.done.files_removed + report.done.files_added
     assert delta_spark.rows(spark, path) == rows != []
+    assert not ids or row_ids(spark, path) == ids
     assert again.planned.plan.bins == 0 and again.done is not None and again.done.versions == []
     spark.sql(UPDATE.format(t=delta_spark.table(path)).replace("name", name))
     spark.sql(f"DELETE FROM {delta_spark.table(path)} WHERE id = 1")
     assert len(delta_spark.rows(spark, path)) == len(rows) - 1
+
+
+def row_ids(spark: SparkSession, path: Path) -> list[Any]:
+    """Each row's id and commit version, as Delta reads them."""
+    delta_spark.forget(spark)
+    columns = ["id", "_metadata.row_id", "_metadata.row_commit_version"]
+    found = spark.read.format("delta").load(str(path)).select(*columns).collect()
+    return sorted(map(tuple, found))
 
 
 def test_variants_are_refused_by_name(
