@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from maint_assets.commit.rewritten import RewrittenBin
     from maint_assets.compaction.rewriting import Rewriting
+    from maint_assets.compaction.statistics import FileStatistics
 
 REWRITTEN_SCHEMA = T.StructType([
     column("bin", "string", "id of the bin"),
@@ -163,13 +164,13 @@ def _output(inputs: list[tuple[Add, int]], partition: str, how: Rewriting) -> Ad
     values = _values(partition, [add for add, _ in inputs], how)
     path, statistics = _new_path(values, how), how.statistics()
     with write.new_file(location, path) as sink, _writer(sink, how) as file:
-        groups = _RowGroups(file)
+        groups = _RowGroups(file, statistics)
         for add, expected in inputs:
-            before = statistics.rows
+            found = 0
             for batch in rows_of(location, add, how.files):
-                statistics.add(batch)
+                found += batch.num_rows
                 groups.append(batch)
-            _refuse_other_rows(location, add, found=statistics.rows - before, expected=expected)
+            _refuse_other_rows(location, add, found=found, expected=expected)
         groups.flush()
     new = location.file(path)
     if not statistics.rows:
@@ -191,10 +192,10 @@ def _output(inputs: list[tuple[Add, int]], partition: str, how: Rewriting) -> Ad
 
 
 class _RowGroups:
-    """Rows on their way into a file: held until they make a row group."""
+    """Rows on their way into a file: held until they make a row group, then counted at once."""
 
-    def __init__(self, file: pq.ParquetWriter) -> None:
-        self._file = file
+    def __init__(self, file: pq.ParquetWriter, statistics: FileStatistics) -> None:
+        self._file, self._statistics = file, statistics
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
@@ -207,7 +208,10 @@ class _RowGroups:
 
     def flush(self) -> None:
         if self._rows:
-            self._file.write_table(pa.Table.from_batches(self._held), row_group_size=self._rows)
+            group = pa.Table.from_batches(self._held).combine_chunks()
+            for batch in group.to_batches():
+                self._statistics.add(batch)
+            self._file.write_table(group, row_group_size=self._rows)
         self._held, self._rows, self._bytes = [], 0, 0
 
 
