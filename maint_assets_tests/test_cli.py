@@ -231,3 +231,54 @@ def test_on_a_terminal_it_asks_and_no_deletes_nothing(table: TableBuilder, tmp_p
     assert found.returncode == 0, found.stderr
     assert "Delete 1 files" in found.stderr
     assert left(table) == {"live", "old"}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> TableBuilder:
+    """Three small files that would be one."""
+    built = TableBuilder(tmp_path / "s").at(days_ago=3).create(partition_columns=["day"])
+    for name in "abc":
+        built.add(f"{name}.parquet", partition={"day": "2026-01-01"})
+    return built
+
+
+def test_optimize_plans_and_says_what_stays(run: Shell, small: TableBuilder) -> None:
+    small.add("d.parquet", partition={"day": "2026-01-02"})
+
+    found = run.json("optimize", small.path)
+
+    assert (found["executed"], found["bins"], found["version_after"]) == (False, 1, None)
+    assert found["candidates"]["files"] == 3 and found["files_removed"] == 0
+    assert [(each["reason"], each["files"]) for each in found["left_out"]] == [("alone", 1)]
+
+
+def test_optimize_executes(run: Shell, small: TableBuilder) -> None:
+    found = run.json("optimize", small.path, "--execute")
+
+    assert (found["version_before"], found["version_after"]) == (3, 4)
+    assert (found["files_removed"], found["files_added"], found["rows"]) == (3, 1, 6)
+    assert Path(found["ledger"]).is_dir()
+    assert run.json("optimize", small.path, "--execute")["version_after"] is None
+
+
+def test_optimize_says_in_the_terminal_what_it_did(run: Shell, small: TableBuilder) -> None:
+    code, out, _ = run("optimize", small.path, "--execute", "--paths")
+
+    assert code == 0
+    assert "3 files" in out and "day=2026-01-01/a.parquet" in out
+    assert "committed in version 4" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--where", "q = 1"), "`q`, which is no partition column"),
+        (("--where", "day ="), "is not valid"),
+        (("--target-size", "big"), "a size reads like"),
+        (("--target-size", "1MB", "--min-size", "2MB"), "larger than target_file_size"),
+    ],
+)
+def test_optimize_says_what_it_cannot_take(
+    options: tuple[str, ...], said: str, run: Shell, small: TableBuilder
+) -> None:
+    refused(run("optimize", small.path, *options), code=2, said=said)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -46,20 +47,30 @@ def of_partitions(files: Rows, where: str, *, partitions: Iterable[Field], table
         ),
     )
     reason = F.when(F.col(_MATCHES), F.col("reason")).otherwise(F.lit("other_partition"))
+    noise = logging.getLogger("SQLQueryContextLogger")
+    disabled, noise.disabled = noise.disabled, True  # what is wrong is told in one sentence
     try:
         matched = typed.select(_FILE, F.expr(where).cast("boolean").alias(_MATCHES))
         kind = typed.select(F.expr(where).alias("found")).schema["found"].dataType
     except (AnalysisException, ParseException) as error:
-        found = one_line(error).partition(" SQLSTATE")[0]
         raise PredicateError(
-            table, f"where {where!r} is not valid ({found})", f"use partition columns: {names}"
+            table, f"where {where!r} {_fault(error)}", f"use partition columns: {names}"
         ) from error
+    finally:
+        noise.disabled = disabled
     if not isinstance(kind, T.BooleanType):
         raise PredicateError(
             table, f"where {where!r} is of type {kind.simpleString()}", "give a condition"
         )
     shown = matched.select(f"{_FILE}.*", _MATCHES).withColumn("reason", reason).drop(_MATCHES)
     return replace(files, frame=shown.select(*frame.columns), function=_typed)
+
+
+def _fault(error: PySparkException) -> str:
+    if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+        name = (error.getMessageParameters() or {}).get("objectName", "a column")
+        return f"names {name}, which is no partition column"
+    return f"is not valid ({one_line(error).partition(' SQLSTATE')[0]})"
 
 
 def _typed(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
