@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
     ("command", "with_home"),
     [
         (["dagster", "dev"], True),
-        (["dagster", "dev"], False),
+        pytest.param(["dagster", "dev"], False, marks=pytest.mark.long),
         (["dg", "dev"], True),
         (["dagster-webserver", "-w", str(ROOT / "workspace.yaml")], False),
     ],
