@@ -10,9 +10,9 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from pydantic import ValidationError
@@ -70,18 +70,8 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
     if options["inventory"]:
         asked.setdefault("mode", "inventory")
     settings, table = _one_table(table_uri, workspace, vacuum=asked)
-    with _launcher(settings) as launcher:
-        report = plan_vacuum(launcher, table)
-        if not options["as_json"]:
-            show_plan(out, report, paths=options["paths"])
-        if options["execute"] and _agreed(report, options):
-            report = execute_vacuum(launcher, table, report, by=getpass.getuser())
-            if not options["as_json"]:
-                show_done(out, report)
-    if options["as_json"]:
-        _print_json(report.json(paths=options["paths"]))
-    if report.error is not None:
-        raise report.error
+    steps = _Steps(plan_vacuum, show_plan, execute_vacuum, show_done)
+    _maintain(settings, table, steps, options=options)
 
 
 @cli.command()
@@ -114,18 +104,8 @@ def optimize(table_uri: str, workspace: str, **options: Any) -> None:
     settings, table = _one_table(
         table_uri, workspace, compaction={**asked, "purge": options["purge"]}
     )
-    with _launcher(settings) as launcher:
-        report = plan_compaction(launcher, table)
-        if not options["as_json"]:
-            show_bins(out, report, paths=options["paths"])
-        if options["execute"] and _agreed(report, options):
-            report = execute_compaction(launcher, table, report, by=getpass.getuser())
-            if not options["as_json"]:
-                show_rewritten(out, report)
-    if options["as_json"]:
-        _print_json(report.json(paths=options["paths"]))
-    if report.error is not None:
-        raise report.error
+    steps = _Steps(plan_compaction, show_bins, execute_compaction, show_rewritten)
+    _maintain(settings, table, steps, options=options)
 
 
 @cli.command()
@@ -259,6 +239,37 @@ def _one_table(
         message = first["msg"].removeprefix("Value error, ")
         raise ConfigError(_OPTIONS.get(option, option), message, "mend that value") from None
     return config.Maintenance(workspace=str(Path(workspace).resolve()), tables=(table,)), table
+
+
+class _Steps(NamedTuple):
+    """What a branch does with one table, and how it is shown."""
+
+    plan: Callable[..., Any]
+    show_plan: Callable[..., None]
+    execute: Callable[..., Any]
+    show_done: Callable[..., None]
+
+
+def _maintain(
+    settings: config.Maintenance,
+    table: config.TableSettings,
+    steps: _Steps,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Plans one table and, if asked and agreed to, executes the plan; raises what ended it."""
+    with _launcher(settings) as launcher:
+        report = steps.plan(launcher, table)
+        if not options["as_json"]:
+            steps.show_plan(out, report, paths=options["paths"])
+        if options["execute"] and _agreed(report, options):
+            report = steps.execute(launcher, table, report, by=getpass.getuser())
+            if not options["as_json"]:
+                steps.show_done(out, report)
+    if options["as_json"]:
+        _print_json(report.json(paths=options["paths"]))
+    if report.error is not None:
+        raise report.error
 
 
 @contextlib.contextmanager

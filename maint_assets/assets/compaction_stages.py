@@ -29,14 +29,9 @@ from maint_assets.compaction.planning import planned_bins
 from maint_assets.compaction.rewrite import REWRITTEN_ARROW, REWRITTEN_COUNTS, REWRITTEN_MEASURES
 from maint_assets.compaction.rewriting import rewriting
 from maint_assets.config import milliseconds
-from maint_assets.errors import (
-    ChecksumMismatchError,
-    MaintError,
-    RewriteError,
-    UnsupportedFeatureError,
-)
+from maint_assets.errors import MaintError, RewriteError
 from maint_assets.snapshot.head import table_head
-from maint_assets.snapshot.summary import SnapshotSummary
+from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Target, Written
 
@@ -97,16 +92,8 @@ class RewrittenSummary:
 def compaction_bins_stage(run: StageRun) -> StageResult:
     """The plan: which live files are rewritten together, a pure function of the snapshot."""
     seen = run.summary("snapshot", SnapshotSummary)
-    if seen.checksum not in {"agrees", "absent"}:
-        raise ChecksumMismatchError(
-            seen.table,
-            seen.checksum,
-            "find out which is right; remove the .crc if it is the wrong one",
-        )
-    if seen.refused.get("rewrite"):
-        raise UnsupportedFeatureError(
-            seen.table, "; ".join(seen.refused["rewrite"]), "use an engine that knows it"
-        )
+    refuse_mismatch(seen)
+    refuse_operation(seen, "rewrite")
     head = table_head(Location.of(seen.table), version=seen.version)
     how = rewriting(head)
     selection = asked_selection(run.table.compaction)

@@ -13,11 +13,9 @@ from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import is_hidden_path
 from maint_assets.delta.paths import is_outside, relative_name
 from maint_assets.errors import (
-    ChecksumMismatchError,
     ConfigError,
     RetentionError,
     StalePlanError,
-    UnsupportedFeatureError,
 )
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.replay import snapshot
@@ -25,6 +23,8 @@ from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
 from maint_assets.snapshot.summary import (
     SNAPSHOT_MEASURES,
     SnapshotSummary,
+    refuse_mismatch,
+    refuse_operation,
     refused_operations,
     snapshot_summary,
 )
@@ -114,19 +114,11 @@ def snapshot_stage(run: StageRun) -> StageResult:
 def valid_files_stage(run: StageRun) -> StageResult:
     """The paths that must stay; the first stage that refuses what VACUUM must not do."""
     seen = run.summary("snapshot", SnapshotSummary)
-    if seen.checksum not in {"agrees", "absent"}:
-        raise ChecksumMismatchError(
-            seen.table,
-            seen.checksum,
-            "find out which is right; remove the .crc if it is the wrong one",
-        )
-    if seen.refused.get("vacuum"):
-        asked = run.table.vacuum.retention
-        if seen.cutoff_ms is None and asked is not None:
-            asked_retention_ms(table_head(Location.of(run.table.uri)), run.table.vacuum)
-        raise UnsupportedFeatureError(
-            seen.table, "; ".join(seen.refused["vacuum"]), "use an engine that knows it"
-        )
+    refuse_mismatch(seen)
+    asked = run.table.vacuum.retention
+    if seen.refused.get("vacuum") and seen.cutoff_ms is None and asked is not None:
+        asked_retention_ms(table_head(Location.of(run.table.uri)), run.table.vacuum)
+    refuse_operation(seen, "vacuum")
     if seen.cutoff_ms is None:
         raise StalePlanError(seen.table, "the snapshot has no cutoff", "run the chain again")
     root = Location.of(seen.table).path

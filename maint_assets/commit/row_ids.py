@@ -41,11 +41,10 @@ class RowTracking(Enum):
     @classmethod
     def of(cls, head: TableHead) -> RowTracking:
         """That of the table: by its protocol and properties."""
-        flags = {key.lower(): value for key, value in head.metadata.configuration.items()}
         supported = "rowTracking" in writer_feature_names(head.protocol)
-        if not supported or _is_true(flags.get("delta.rowtrackingsuspended")):
+        if not supported or head.properties.row_tracking_suspended:
             return cls.OFF
-        return cls.ENABLED if _is_true(flags.get("delta.enablerowtracking")) else cls.SUPPORTED
+        return cls.ENABLED if head.properties.row_tracking else cls.SUPPORTED
 
 
 def row_id_high_water_mark(head: TableHead) -> int:
@@ -128,7 +127,3 @@ def _in_parquet(head: TableHead, entry: LogEntry) -> Iterator[DomainMetadata]:
             for row in rows:
                 present = {key: value for key, value in row.items() if value is not None}
                 yield msgspec.convert(present, DomainMetadata)
-
-
-def _is_true(text: str | None) -> bool:
-    return (text or "").lower() == "true"

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from maint_assets.snapshot.full_actions import full_actions_of
 from maint_assets.snapshot.full_schemas import FULL_ARROW, LIVE_ADDS_ARROW
 from maint_assets.snapshot.log_units import checkpoint_units, commit_units, total_bytes
-from maint_assets.snapshot.replay import BUCKET_BYTES, SHARE_BYTES, SMALL_LOG_BYTES
+from maint_assets.snapshot.replay import BUCKET_BYTES, SMALL_LOG_BYTES, key_texts, shares
 from maint_assets.snapshot.schemas import LogUnit
 from maint_assets.storage.exchange import exchanged, in_waves
 from maint_assets.storage.rows import packed, units
@@ -93,8 +93,8 @@ def _newest(
 
     if total_bytes([*tail, *checkpoint]) <= SMALL_LOG_BYTES:
         return [units(spark, [[*tail, *checkpoint]], both, kind=LogUnit)]
-    shares = [share for unit in checkpoint for share in _shares(unit, parallelism)]
-    packages = packed(shares, parallelism, weight=lambda unit: unit.size // unit.shares)
+    cut = [share for unit in checkpoint for share in shares(unit, parallelism)]
+    packages = packed(cut, parallelism, weight=lambda unit: unit.size // unit.shares)
     from_checkpoint = units(spark, packages, streamed, kind=LogUnit)
     if not tail:
         return [from_checkpoint]
@@ -122,9 +122,9 @@ def _without(
 ) -> Iterator[pa.RecordBatch]:
     """The actions of which no newer one has the key."""
     named = pa.Table.from_batches(newer, FULL_ARROW).select(_KEY)
-    keys = pc.unique(_keys(named))
+    keys = pc.unique(key_texts(named))
     for batch in actions:
-        yield batch.filter(pc.invert(pc.is_in(_keys(batch), value_set=keys)))
+        yield batch.filter(pc.invert(pc.is_in(key_texts(batch), value_set=keys)))
 
 
 def _live(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -146,12 +146,6 @@ def _only(read: Iterable[LogUnit], *, removes: bool) -> list[LogUnit]:
     return [msgspec.structs.replace(unit, removes=removes) for unit in read]
 
 
-def _shares(unit: LogUnit, parallelism: int) -> list[LogUnit]:
-    divides = unit.path.endswith(".parquet")
-    shares = min(parallelism, 1 + unit.size // SHARE_BYTES) if divides else 1
-    return [msgspec.structs.replace(unit, share=at, shares=shares) for at in range(shares)]
-
-
 def _weight(unit: LogUnit) -> int:
     return unit.size * _EXPANSION if unit.path.endswith(".parquet") else unit.size
 
@@ -159,9 +153,3 @@ def _weight(unit: LogUnit) -> int:
 def _base(head: TableHead) -> int:
     checkpoint = head.segment.checkpoint
     return -1 if checkpoint is None else checkpoint.version
-
-
-def _keys(actions: pa.Table | pa.RecordBatch) -> pa.Array:
-    """The key of each action as one text: NUL is in no path."""
-    keys = pc.binary_join_element_wise(actions["log_key"], actions["dv_id"], "\0")
-    return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys

@@ -65,16 +65,12 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
 
     def streamed(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
         newer = _table(actions_of(table, log.tail))
-        keys = _keys(newer.filter(pc.equal(newer["what"], "file")))
+        keys = key_texts(newer.filter(pc.equal(newer["what"], "file")))
         for batch in actions_of(table, read):
-            yield batch.filter(pc.invert(pc.is_in(_keys(batch), value_set=keys)))
+            yield batch.filter(pc.invert(pc.is_in(key_texts(batch), value_set=keys)))
 
-    adds = [
-        msgspec.structs.replace(unit, removes=False, share=share, shares=shares)
-        for unit in log.checkpoint
-        for shares in [_shares(unit, parallelism)]
-        for share in range(shares)
-    ]
+    without_removes = [msgspec.structs.replace(unit, removes=False) for unit in log.checkpoint]
+    adds = [share for unit in without_removes for share in shares(unit, parallelism)]
     packages = packed(adds, parallelism, weight=lambda unit: unit.size // unit.shares)
     return [winners, units(spark, packages, streamed, kind=LogUnit).then(state)]
 
@@ -106,6 +102,19 @@ def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     for name in ("version", "operation", "commit_ms"):
         newest = _with(newest, name, pc.if_else(same, by[name], None))
     yield from newest.combine_chunks().to_batches()
+
+
+def shares(unit: LogUnit, parallelism: int) -> list[LogUnit]:
+    """The shares in which a file is read: one in JSON in one."""
+    divides = unit.path.endswith(".parquet")
+    count = min(parallelism, 1 + unit.size // SHARE_BYTES) if divides else 1
+    return [msgspec.structs.replace(unit, share=at, shares=count) for at in range(count)]
+
+
+def key_texts(actions: pa.Table | pa.RecordBatch) -> pa.Array:
+    """The key of each action as one text: NUL is in no path."""
+    keys = pc.binary_join_element_wise(actions["log_key"], actions["dv_id"], "\0")
+    return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
 
 
 def without_older_adds(actions: Iterable[pa.RecordBatch], version: int) -> Iterator[pa.RecordBatch]:
@@ -181,12 +190,6 @@ def _removes(read: Iterable[LogUnit]) -> list[LogUnit]:
     return [msgspec.structs.replace(unit, adds=False) for unit in read]
 
 
-def _shares(unit: LogUnit, parallelism: int) -> int:
-    """In how many shares a file is read: one in JSON in one."""
-    divides = unit.path.endswith(".parquet")
-    return min(parallelism, 1 + unit.size // SHARE_BYTES) if divides else 1
-
-
 def _table(actions: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(actions, ACTION_ARROW).combine_chunks()
 
@@ -197,9 +200,3 @@ def _is_add(actions: pa.RecordBatch) -> pa.Array:
 
 def _with(rows: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index(name), name, values)
-
-
-def _keys(actions: pa.Table | pa.RecordBatch) -> pa.Array:
-    """The key of each action as one text: NUL is in no path."""
-    keys = pc.binary_join_element_wise(actions["log_key"], actions["dv_id"], "\0")
-    return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys

@@ -13,6 +13,7 @@ from maint_assets.delta.features import (
     unsupported,
     writer_feature_names,
 )
+from maint_assets.errors import ChecksumMismatchError, UnsupportedFeatureError
 from maint_assets.storage.parts import Measure
 
 if TYPE_CHECKING:
@@ -126,6 +127,24 @@ def snapshot_summary(  # noqa: PLR0913
         refused=dict(refused),
         expired_log=dict(expired_log),
     )
+
+
+def refuse_mismatch(seen: SnapshotSummary) -> None:
+    """ChecksumMismatchError where replay and the version checksum tell differently."""
+    if seen.checksum not in {"agrees", "absent"}:
+        raise ChecksumMismatchError(
+            seen.table,
+            seen.checksum,
+            "find out which is right; remove the .crc if it is the wrong one",
+        )
+
+
+def refuse_operation(seen: SnapshotSummary, operation: str) -> None:
+    """UnsupportedFeatureError with every reason why an operation must not run on the table."""
+    if seen.refused.get(operation):
+        raise UnsupportedFeatureError(
+            seen.table, "; ".join(seen.refused[operation]), "use an engine that knows it"
+        )
 
 
 def refused_operations(head: TableHead) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from maint_assets.errors import CorruptLogError, LogGapError
-from maint_assets.snapshot import live_adds
+from maint_assets.snapshot import live_adds, replay
 from maint_assets.snapshot.full_actions import full_actions_of
 from maint_assets.snapshot.full_schemas import LIVE_ADDS_ARROW
 from maint_assets.snapshot.head import table_head
@@ -76,7 +76,7 @@ def test_live_adds_are_whole_however_large_the_log(
 ) -> None:
     if way != "one task":
         monkeypatch.setattr(live_adds, "SMALL_LOG_BYTES", -1)
-        monkeypatch.setattr(live_adds, "SHARE_BYTES", 1_000)
+        monkeypatch.setattr(replay, "SHARE_BYTES", 1_000)
     if way == "buckets":
         monkeypatch.setattr(live_adds, "BUCKET_BYTES", 3_000)
     table = story(tmp_path / "t").add("whole", **WHOLE)
