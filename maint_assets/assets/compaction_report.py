@@ -48,6 +48,7 @@ class CompactionReport:
             "executed": done is not None,
             "plan_digest": plan.digest,
             "bins": done.bins if done else plan.bins,
+            "bins_by_engine": done.bins_by_engine if done else {},
             "candidates": {"files": plan.files, "bytes": plan.bytes, "rows": plan.rows},
             "considered_files": plan.considered_files,
             "by_reason": self.planned.by_reason,

@@ -50,10 +50,12 @@ def rewritten_line(done: RewrittenSummary) -> str:
         if count
     )  # fmt: skip
     versions = ", ".join(map(str, done.versions)) or "none"
+    by_spark = done.bins_by_engine.get("spark")
     return (
         f"**{human_count(done.files_removed, 'file')}, {human_bytes(done.bytes_removed)} became "
         f"{human_count(done.files_added, 'file')}, {human_bytes(done.bytes_added)}** with "
         f"{human_count(done.rows_added, 'row')}, committed in version {versions}"
+        + (f"; {human_count(by_spark, 'bin')} by Spark" if by_spark else "")
         + (f"; {rest}" if rest else "")
     )
 

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -64,7 +64,7 @@ class BinsSummary:
 class RewrittenSummary:
     """What a rewrite did; sizes in bytes, rows are live ones.
 
-    ``versions`` are those that it committed; ``dropped``, ``refused`` and ``failed`` count bins
+    ``bins`` were committed, ``bins_by_engine`` by arrow or spark, in ``versions``; ``dropped``, ``refused`` and ``failed`` count bins
     that were not, ``not_committed`` says why.
     """
 
@@ -87,6 +87,7 @@ class RewrittenSummary:
     sizes_after: dict[str, int]
     seconds: float
     approved_by: str | None
+    bins_by_engine: dict[str, int] = field(default_factory=dict[str, int])
 
 
 def compaction_bins_stage(run: StageRun) -> StageResult:
@@ -144,6 +145,7 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
         sizes_after=_sizes_after(seen.sizes, total.measured),
         seconds=round(time.monotonic() - started, 3),
         approved_by=approval.by,
+        bins_by_engine=dict(sorted(outcome.engines.items())),
     )
     written = Dataset(total.rows, plan.digest, total.measured)
     run.output.write_manifest(written, total.parts, total.largest)
@@ -222,13 +224,16 @@ class Outcome:
 
     def __init__(self) -> None:
         self.bins, self.reasons = Counter[str](), Counter[str]()
+        self.engines = Counter[str]()
         self.versions: list[int] = []
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Counts the bins of a batch: its files of one bin all have one state."""
-        rows = batch.select(["bin", "state", "reason", "version"]).to_pylist()
+        rows = batch.select(["bin", "state", "engine", "reason", "version"]).to_pylist()
         for row in {row["bin"]: row for row in rows}.values():
             self.bins[row["state"]] += 1
+            if row["state"] == "committed":
+                self.engines[row["engine"]] += 1
             if row["reason"] is not None:
                 self.reasons[row["reason"]] += 1
             if row["version"] is not None and row["version"] not in self.versions:

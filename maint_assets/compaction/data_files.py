@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from maint_assets.compaction.hazards import Hazard
     from maint_assets.compaction.physical import FileSchema
     from maint_assets.delta.actions import Add
     from maint_assets.storage.location import Location
@@ -89,7 +90,7 @@ class DataFile:
     width: RowWidth
 
     @property
-    def hazard(self) -> str | None:
+    def hazard(self) -> Hazard | None:
         """Why Arrow must not rewrite it."""
         return self.kind.hazard
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from maint_assets.compaction.constants import constant
-from maint_assets.compaction.hazards import hazard
+from maint_assets.compaction.hazards import Hazard, hazard
 from maint_assets.compaction.matching import matches, sources
 from maint_assets.compaction.row_ids import RowIds
 
@@ -32,7 +32,7 @@ class FileKind:
     footer: dict[bytes, bytes] | None
     untracked: tuple[bool, bool]
     values: dict[str, str | None]
-    hazard: str | None
+    hazard: Hazard | None
     target: FileSchema
     columns: tuple[Source, ...]
 

@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
 from maint_assets.compaction.data_files import DataFiles
+from maint_assets.compaction.hazards import Hazard
 from maint_assets.compaction.new_file import NewFile
 from maint_assets.delta.actions import Add
-from maint_assets.delta.partitions import directory, log_path
+from maint_assets.delta.partitions import canonical_values, directory, log_path
 from maint_assets.delta.paths import TableRoot, relative
 from maint_assets.errors import MaintError, RewriteError, one_line
 from maint_assets.snapshot.summary import size_counts
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from maint_assets.commit.rewritten import RewrittenBin
+    from maint_assets.compaction.data_files import DataFile
     from maint_assets.compaction.rewriting import Rewriting
 
 REWRITTEN_SCHEMA = T.StructType([
@@ -41,6 +43,7 @@ REWRITTEN_SCHEMA = T.StructType([
     column("rows", "bigint", "live rows"),
     column("deleted", "bigint", "rows left out by a deletion vector"),
     column("state", "string", "committed, dropped, refused or failed"),
+    column("engine", "string", "what rewrites the bin: arrow or spark"),
     column("reason", "string", "why a bin was not committed", nullable=True),
     column("version", "bigint", "of the commit", nullable=True),
     column("add", "string", "the add action", nullable=True),
@@ -74,7 +77,11 @@ LONGEST_NAME = 255
 
 
 class _RefusedError(Exception):
-    """Arrow must not rewrite a bin; the message says which file and why."""
+    """Arrow must not rewrite a bin."""
+
+    def __init__(self, hazard: Hazard) -> None:
+        super().__init__(hazard)
+        self.hazard = hazard
 
 
 def rewritten(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.RecordBatch]:
@@ -84,7 +91,7 @@ def rewritten(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.Rec
     """
     held: list[dict[str, Any]] = []
     for batch in bins:
-        for row in batch.select(["bin", "partition", "add"]).to_pylist():
+        for row in batch.select(["bin", "add"]).to_pylist():
             if held and row["bin"] != held[0]["bin"]:
                 yield _rewritten_bin(held, how)
                 held = []
@@ -108,27 +115,65 @@ def _rewritten_bin(files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatc
     name = files[0]["bin"]
     inputs = [msgspec.json.decode(file["add"], type=Add) for file in files]
     try:
-        output, counts = _output(inputs, files[0]["partition"], how)
-    except _RefusedError as refused:
-        return _unwritten(name, inputs, state="refused", reason=str(refused))
+        return _written_or_refused(name, inputs, how)
     except MaintError as error:
         return _unwritten(name, inputs, state="failed", reason=str(error))
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = f"its new file cannot be written ({one_line(error)})"
         return _unwritten(name, inputs, state="failed", reason=reason)
-    rows = [_row(name, "input", add, rows=count) for add, count in zip(inputs, counts, strict=True)]
+
+
+def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.RecordBatch:
+    """The files of a bin; ``left`` to Spark where only Spark keeps their rows."""
+    try:
+        output, counts = _output(inputs, how)
+    except _RefusedError as refused:
+        found, counts = refused.hazard, []
+        if found.engine is not None:
+            found, counts = looked_at(inputs, how)
+        if found is None or found.engine is None:
+            reason = (found or refused.hazard).text
+            return _unwritten(name, inputs, state="refused", reason=reason)
+        rows = [
+            ledger_row(name, "input", add, rows=count, state="left", engine="spark")
+            for add, count in zip(inputs, counts, strict=True)
+        ]
+        return batch_of(rows, REWRITTEN_ARROW)
+    rows = [
+        ledger_row(name, "input", add, rows=count)
+        for add, count in zip(inputs, counts, strict=True)
+    ]
     if output is not None:
-        rows.append(_row(name, "output", output, rows=sum(counts)))
+        rows.append(ledger_row(name, "output", output, rows=sum(counts)))
     return batch_of(rows, REWRITTEN_ARROW)
+
+
+def looked_at(inputs: list[Add], how: Rewriting) -> tuple[Hazard | None, list[int]]:
+    """What speaks against Arrow in files, and how many rows of each live, by footers and vectors.
+
+    What no engine keeps counts first, and then ends the look. Raises StorageError for a file that
+    cannot be opened.
+    """
+    by_spark: Hazard | None = None
+    counts: list[int] = []
+    files = DataFiles(Location(how.table, how.table), how.files)
+    for add in inputs:
+        with closing(files.open(add)) as file:
+            found = _hazard(file)
+            counts.append(file.live_rows)
+        if found is not None and found.engine is None:
+            return found, counts
+        by_spark = by_spark or found
+    return by_spark, counts
 
 
 def _unwritten(name: str, inputs: list[Add], *, state: str, reason: str) -> pa.RecordBatch:
-    rows = [_row(name, "input", add, rows=0, state=state, reason=reason) for add in inputs]
+    rows = [ledger_row(name, "input", add, rows=0, state=state, reason=reason) for add in inputs]
     return batch_of(rows, REWRITTEN_ARROW)
 
 
-def _values(canonical: str, inputs: list[Add], how: Rewriting) -> dict[str, str | None]:
-    """The partition values of a bin: as its files spell them if all do alike.
+def bin_values(inputs: list[Add], how: Rewriting) -> dict[str, str | None]:
+    """The partition values of a bin: as its files spell them if all do alike, else canonical.
 
     A writer may leave out the key of a null.
     """
@@ -136,17 +181,17 @@ def _values(canonical: str, inputs: list[Add], how: Rewriting) -> dict[str, str 
     spelled = [{name: add.partition_values.get(name) for name in names} for add in inputs]
     if all(values == spelled[0] for values in spelled):
         return spelled[0]
-    return msgspec.json.decode(canonical, type=dict[str, str | None])
+    return canonical_values(spelled[0], how.schema.partitions)
 
 
-def _output(inputs: list[Add], partition: str, how: Rewriting) -> tuple[Add | None, list[int]]:
+def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
     """The add of the new file of inputs, None where no row lives, and the live rows of each input.
 
     Raises _RefusedError where Arrow must not rewrite one of them; then no file is left.
     """
     location = Location(how.table, how.table)
-    values = _values(partition, inputs, how)
-    path = _new_path(values, how)
+    values = bin_values(inputs, how)
+    path = new_path(values, how)
     with write.new_file(location, path) as sink, NewFile(sink, how) as new_file:
         files = DataFiles(location, how.files)
         counts = [_copied(files, add, new_file) for add in inputs]
@@ -154,30 +199,34 @@ def _output(inputs: list[Add], partition: str, how: Rewriting) -> tuple[Add | No
     if not statistics.rows:
         new.unlink()
         return None, counts
-    told = new.stat()
+    _refuse_unread(location, path, statistics.rows)
+    return output_add(path, inputs, how, values=values, stats=statistics.json()), counts
+
+
+def output_add(
+    path: str, inputs: list[Add], how: Rewriting, *, values: dict[str, str | None], stats: str
+) -> Add:
+    """The add of a new file that lies at its place, made of inputs."""
+    told = Location(how.table, how.table).file(path).stat()
     clustered = len(inputs) == 1 and inputs[0].clustering_provider is not None
     alone = inputs[0] if clustered else None
-    _refuse_unread(location, path, statistics.rows)
-    add = Add(
+    return Add(
         path=log_path(path),
         size=told.st_size,
         partition_values=values,
         modification_time=told.st_mtime_ns // 1_000_000,
-        stats=statistics.json(),
+        stats=stats,
         tags=alone.tags if alone else None,
         clustering_provider=alone.clustering_provider if alone else None,
     )
-    return add, counts
 
 
 def _copied(files: DataFiles, add: Add, new_file: NewFile) -> int:
     """How many rows live in a file by its footer and vector: so many went into the new file."""
     with closing(files.open(add)) as file:
-        found = file.hazard
-        if add.num_records not in {None, file.num_rows}:
-            found = f"the log says {add.num_records} rows, the file has {file.num_rows}"
+        found = _hazard(file)
         if found is not None:
-            raise _RefusedError(f"{add.path}: {found}")
+            raise _RefusedError(found)
         copied = 0
         for batch in file.rows():
             copied += batch.num_rows
@@ -186,7 +235,15 @@ def _copied(files: DataFiles, add: Add, new_file: NewFile) -> int:
     return copied
 
 
-def _new_path(values: dict[str, str | None], how: Rewriting) -> str:
+def _hazard(file: DataFile) -> Hazard | None:
+    """What speaks against a rewrite of a file by Arrow, with its path."""
+    found, told = file.hazard, file.add.num_records
+    if told not in {None, file.num_rows}:
+        found = Hazard(f"the log says {told} rows, the file has {file.num_rows}")
+    return None if found is None else found.of(file.add.path)
+
+
+def new_path(values: dict[str, str | None], how: Rewriting) -> str:
     """A path that nobody else has: in the directory of the values, or in a random one."""
     name = uuid.uuid4()
     where = directory(values, how.schema.partitions) if how.hive_directories else None
@@ -222,7 +279,7 @@ def _refuse_unread(location: Location, path: str, rows: int) -> None:
         )
 
 
-def _row(
+def ledger_row(  # noqa: PLR0913
     name: str,
     role: str,
     add: Add,
@@ -230,8 +287,10 @@ def _row(
     rows: int,
     state: str = "written",
     reason: str | None = None,
+    engine: str = "arrow",
 ) -> tuple[Any, ...]:
+    """A file of a bin on its way into the ledger: REWRITTEN_SCHEMA."""
     text = msgspec.json.encode(add).decode()
     vector = add.deletion_vector
     deleted = 0 if vector is None else vector.cardinality
-    return name, role, add.path, add.size, rows, deleted, state, reason, None, text
+    return name, role, add.path, add.size, rows, deleted, state, engine, reason, None, text

@@ -6,27 +6,32 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.errors import UnsupportedFeatureError
 from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.feature_tables import FEATURE_TABLES, UPDATE
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
-KEPT = {name: write for name, write in FEATURE_TABLES.items() if name != "variantType"}
-EACH_TIME = {"partitioned", "deletionVectors", "columnMapping", "rowTracking", "typeWidening"}
+EACH_TIME = {
+    "partitioned",
+    "deletionVectors",
+    "columnMapping",
+    "rowTracking",
+    "typeWidening",
+    "variantType",
+}
 """What CI looks at; the rest is ``make stories``."""
 
 
 @pytest.mark.parametrize(
     "feature",
-    [pytest.param(n, marks=[] if n in EACH_TIME else [pytest.mark.long]) for n in KEPT],
+    [pytest.param(n, marks=[] if n in EACH_TIME else [pytest.mark.long]) for n in FEATURE_TABLES],
 )
 def test_rows_are_the_same_and_writers_go_on(
     feature: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     path = tmp_path / "t"
-    KEPT[feature](spark, path)
+    FEATURE_TABLES[feature](spark, path)
     name = "`the name`" if feature == "columnMapping" else "name"
     for number in (40, 41):
         spark.sql(f"INSERT INTO {delta_spark.table(path)} (id, {name}) VALUES ({number}, 'new')")
@@ -55,12 +60,3 @@ def row_ids(spark: SparkSession, path: Path) -> list[Any]:
     columns = ["id", "_metadata.row_id", "_metadata.row_commit_version"]
     found = spark.read.format("delta").load(str(path)).select(*columns).collect()
     return sorted(map(tuple, found))
-
-
-def test_variants_are_refused_by_name(
-    spark: SparkSession, tmp_path: Path, compacting: Compacting
-) -> None:
-    FEATURE_TABLES["variantType"](spark, tmp_path)
-
-    with pytest.raises(UnsupportedFeatureError, match="variant"):
-        compacting(tmp_path).compact()

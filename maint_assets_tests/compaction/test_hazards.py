@@ -89,9 +89,9 @@ def test_nanoseconds_are_a_hazard(tmp_path: Path, zone: str | None) -> None:
             "column c is uint8, which does not become int16",
         ),
         (
-            pa.table({"c": pa.nulls(1, pa.timestamp("us"))}),
-            FileSchema.of(schema_of(("c", "timestamp"))),
-            r"column c is timestamp\[us\], which does not become timestamp\[us, tz=UTC\]",
+            pa.table({"c": pa.nulls(1, pa.timestamp("us", "UTC"))}),
+            FileSchema.of(schema_of(("c", "timestamp_ntz"))),
+            r"column c is timestamp\[us, tz=UTC\], which does not become timestamp\[us\]",
         ),
         (
             pa.table({"c": [1]}),
