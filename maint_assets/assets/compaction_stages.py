@@ -64,8 +64,8 @@ class BinsSummary:
 class RewrittenSummary:
     """What a rewrite did; sizes in bytes, rows are live ones.
 
-    ``bins`` were committed, ``bins_by_engine`` by arrow or spark, in ``versions``; ``dropped``, ``refused`` and ``failed`` count bins
-    that were not, ``not_committed`` says why.
+    ``bins`` were committed, in ``versions`` and as ``bins_by_engine`` (arrow, spark) says;
+    ``dropped``, ``refused`` and ``failed`` count bins that were not, ``not_committed`` says why.
     """
 
     plan_digest: str

@@ -87,7 +87,8 @@ TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "plain": ("", ()),
     "partitioned": ("PARTITIONED BY (day)", ()),
     "written partition columns": (
-        f"PARTITIONED BY (day, name) TBLPROPERTIES ({properties(writePartitionColumnsToParquet='true')})",
+        "PARTITIONED BY (day, name) "
+        f"TBLPROPERTIES ({properties(writePartitionColumnsToParquet='true')})",
         (),
     ),
     "deletion vectors": (
