@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 WORDS = {
     "small": "small",
     "deleted_rows": "with deleted rows",
+    "dropped_columns": "with dropped columns",
     "no_stats": "without statistics",
     "large": "large enough",
-    "whole": "without deleted rows",
+    "whole": "without deleted rows or dropped columns",
     "alone": "with nothing to be merged with",
     "clustered": "clustered",
     "other_partition": "in other partitions",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from maint_assets.compaction.plan import Selection
     from maint_assets.delta.schema import Field
 
-PLANNED_REASONS = ("small", "deleted_rows", "no_stats")
+PLANNED_REASONS = ("small", "deleted_rows", "dropped_columns", "no_stats")
 LEFT_OUT_REASONS = ("large", "whole", "alone", "clustered", "other_partition", "postponed")
 
 COMPACTION_SCHEMA = T.StructType([
@@ -44,8 +44,8 @@ COMPACTION_SCHEMA = T.StructType([
     column("rows", "bigint", "rows in the file, deleted ones included", nullable=True),
     column("deleted", "bigint", "rows deleted by the deletion vector"),
     column("clustered", "boolean", "whether it is part of a clustering"),
-    column("reason", "string", "why it is rewritten: small, deleted_rows, no_stats; or stays"),
-    column("engine", "string", "what rewrites it"),
+    column("reason", "string", "why it is rewritten, or why it stays"),
+    column("engine", "string", "what rewrites it, unless a look into it speaks against it"),
     column("added", "bigint", "order in which files came to the table"),
     column("add", "string", "the add action of the log, statistics left out", nullable=True),
 ])
@@ -85,11 +85,15 @@ _ROWS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>\d{1,18})\s*[,}]'
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What tells candidates from files that stay: the table's root and columns, the selection."""
+    """What tells candidates from files that stay: the table's root and columns, the selection.
+
+    ``engine`` is what the table's files are rewritten by, as far as its schema tells.
+    """
 
     root: TableRoot
     partitions: tuple[Field, ...]
     selection: Selection
+    engine: str = "arrow"
 
 
 def candidates(files: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[pa.RecordBatch]:
@@ -188,6 +192,8 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
         safe=False,
     )
     wanted = pc.is_in(reason, pa.array(PLANNED_REASONS))
+    if judge.selection.purge:  # a look into the file may yet find a dropped column
+        wanted = pa.repeat(pa.scalar(value=True), len(batch))
     columns = {
         "bin": pa.nulls(len(batch), pa.string()),
         "position": pa.nulls(len(batch), pa.int64()),
@@ -200,7 +206,7 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
         "deleted": deleted,
         "clustered": pc.is_valid(add.field("clusteringProvider")),
         "reason": reason,
-        "engine": pa.repeat(pa.scalar("arrow"), len(batch)),
+        "engine": pa.repeat(pa.scalar(judge.engine), len(batch)),
         "added": pc.coalesce(
             add.field("defaultRowCommitVersion"), add.field("modificationTime"), 0
         ),
