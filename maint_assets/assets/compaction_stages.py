@@ -103,7 +103,7 @@ def compaction_bins_stage(run: StageRun) -> StageResult:
             run.spark,
             head,
             selection,
-            schema=how.schema,
+            files=how.files,
             live_files=seen.live_files,
             parallelism=run.parallelism,
             scratch=scratch,

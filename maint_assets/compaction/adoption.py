@@ -10,14 +10,9 @@ import pyarrow as pa
 
 from maint_assets.compaction.data_files import data_file
 from maint_assets.compaction.matching import inner_fields
+from maint_assets.compaction.outputs import bin_values, new_path, output_add
 from maint_assets.compaction.physical import FIELD_ID, has_variants
-from maint_assets.compaction.rewrite import (
-    REWRITTEN_ARROW,
-    bin_values,
-    ledger_row,
-    new_path,
-    output_add,
-)
+from maint_assets.compaction.rewrite import REWRITTEN_ARROW, ledger_row
 from maint_assets.compaction.row_width import RowWidth
 from maint_assets.compaction.spark_rows import SparkBin
 from maint_assets.delta.actions import Add

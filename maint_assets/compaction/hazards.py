@@ -31,6 +31,7 @@ _SPARK_VERSION = b"org.apache.spark.version"
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _LEGACY_DATES = b"org.apache.spark.legacyDateTime"
 _LEGACY_INT96 = b"org.apache.spark.legacyINT96"
+_OF_SPARK = {_SPARK_SCHEMA, _LEGACY_DATES, _LEGACY_INT96}
 _NUMBERS = re.compile(rb"(\d+)\.(\d+)")
 # From these versions of Spark on the calendar is ISO's unless a legacy key says otherwise.
 _ISO_DATES, _ISO_INT96 = (3, 0), (3, 1)
@@ -38,10 +39,14 @@ _ISO_DATES, _ISO_INT96 = (3, 0), (3, 1)
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """Why Arrow must not rewrite a file; ``engine`` is what may, None for nothing."""
+    """Why Arrow must not rewrite a file; ``engine`` is what may, None for nothing.
+
+    It is ``is_doubtful`` where only the values tell whether that engine keeps them.
+    """
 
     text: str
     engine: Literal["spark"] | None = None
+    is_doubtful: bool = False
 
     def of(self, path: str) -> Self:
         """The same, said of a file by its path."""
@@ -75,7 +80,7 @@ def calendar_is_told(footer: Mapping[bytes, bytes]) -> bool:
 
     A file of Spark before 2.4.1 does not tell: its old days and moments may be of either calendar.
     """
-    return _SPARK_VERSION in footer or _SPARK_SCHEMA not in footer
+    return _SPARK_VERSION in footer or not footer.keys() & _OF_SPARK
 
 
 def _of_calendar(footer: Mapping[bytes, bytes], leaves: Iterable[Source]) -> Hazard | None:
@@ -84,10 +89,10 @@ def _of_calendar(footer: Mapping[bytes, bytes], leaves: Iterable[Source]) -> Haz
     engine = "spark" if version is None or _NUMBERS.match(version) else None
     if any(leaf.int96 for leaf in leaves) and _is_legacy(footer, _LEGACY_INT96, _ISO_INT96):
         found = "its int96 moments may be of the Julian calendar, which only Spark converts"
-        return Hazard(found, engine)
+        return Hazard(found, engine, version is None and engine is not None)
     if any(_is_dated(leaf) for leaf in leaves) and _is_legacy(footer, _LEGACY_DATES, _ISO_DATES):
         found = "its dates and moments may be of the Julian calendar, which only Spark converts"
-        return Hazard(found, engine)
+        return Hazard(found, engine, version is None and engine is not None)
     return None
 
 

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING
 from maint_assets.compaction.bins import Judge, candidates, compaction_bins
 from maint_assets.compaction.budget import within_budget
 from maint_assets.compaction.dropped_columns import Held, with_dropped_columns
+from maint_assets.compaction.look import is_promising
 from maint_assets.compaction.physical import has_variants
 from maint_assets.compaction.where import of_partitions
 from maint_assets.snapshot.live_adds import live_adds
 from maint_assets.storage.exchange import BUCKET_ROWS, exchanged, in_waves
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import SparkSession
 
+    from maint_assets.compaction.physical import FileSchema
     from maint_assets.compaction.plan import Selection
-    from maint_assets.delta.schema import TableSchema
+    from maint_assets.delta.actions import Add
     from maint_assets.snapshot.head import TableHead
     from maint_assets.storage.rows import Rows
 
@@ -30,7 +34,7 @@ def planned_bins(  # noqa: PLR0913
     head: TableHead,
     selection: Selection,
     *,
-    schema: TableSchema,
+    files: FileSchema,
     live_files: int,
     parallelism: int,
     scratch: str,
@@ -40,8 +44,8 @@ def planned_bins(  # noqa: PLR0913
     COMPACTION_SCHEMA. Raises PredicateError; executors raise CorruptLogError and LogGapError, and
     StorageError for a file of which a purge cannot tell what it holds.
     """
-    partitions = schema.partitions
-    engine = "spark" if has_variants(schema.data) else "arrow"
+    partitions = files.table.partitions
+    engine = "spark" if has_variants(files.table.data) else "arrow"
     judge = partial(candidates, judge=Judge(head.root, partitions, selection, engine))
     live = live_adds(spark, head, parallelism=parallelism, scratch=scratch)
     judged = [rows.then(judge) for rows in live]
@@ -52,7 +56,7 @@ def planned_bins(  # noqa: PLR0913
         if live_files > _FOOTERS:
             tasks = in_waves(-(-live_files // _FOOTERS), parallelism)
             judged = [exchanged(spark, judged, by=["path"], buckets=tasks, scratch=scratch)]
-        look = partial(with_dropped_columns, held=Held.of(head, schema))
+        look = partial(with_dropped_columns, held=Held.of(head, files.table))
         judged = [rows.then(look) for rows in judged]
     buckets = -(-live_files // BUCKET_ROWS)
     pack = partial(compaction_bins, selection=selection)
@@ -67,4 +71,9 @@ def planned_bins(  # noqa: PLR0913
         return packed
     # One task sees all bins: it alone can tell where the budget ends.
     every = exchanged(spark, [packed], by=["engine"], buckets=1, scratch=scratch)
-    return every.then(partial(within_budget, max_bytes=selection.max_bytes))
+    fit = partial(_is_promising, table=head.location.path, files=files)
+    return every.then(partial(within_budget, max_bytes=selection.max_bytes, is_promising=fit))
+
+
+def _is_promising(adds: Iterable[Add], *, table: str, files: FileSchema) -> bool:
+    return is_promising(table, adds, files)

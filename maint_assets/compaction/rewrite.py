@@ -5,7 +5,6 @@ Nothing is committed here: a new file is nobody's until ``commit`` names it.
 
 from __future__ import annotations
 
-import uuid
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +15,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
 from maint_assets.compaction.data_files import DataFiles
-from maint_assets.compaction.hazards import Hazard
+from maint_assets.compaction.look import file_hazard, looked_at
 from maint_assets.compaction.new_file import NewFile
+from maint_assets.compaction.outputs import bin_values, new_path, output_add
 from maint_assets.delta.actions import Add
-from maint_assets.delta.partitions import canonical_values, directory, log_path
 from maint_assets.delta.paths import TableRoot, relative
 from maint_assets.errors import MaintError, RewriteError, one_line
 from maint_assets.snapshot.summary import size_counts
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from maint_assets.commit.rewritten import RewrittenBin
-    from maint_assets.compaction.data_files import DataFile
+    from maint_assets.compaction.hazards import Hazard
     from maint_assets.compaction.rewriting import Rewriting
 
 REWRITTEN_SCHEMA = T.StructType([
@@ -71,9 +70,6 @@ REWRITTEN_MEASURES = {
     **size_counts("removed ", _INPUT),
     **size_counts("added ", _OUTPUT),
 }
-
-LONGEST_NAME = 255
-"""The longest name of a file or directory, in bytes."""
 
 
 class _RefusedError(Exception):
@@ -130,7 +126,7 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
     except _RefusedError as refused:
         found, counts = refused.hazard, []
         if found.engine is not None:
-            found, counts = looked_at(inputs, how)
+            found, counts = looked_at(how.table, inputs, how.files)
         if found is None or found.engine is None:
             reason = (found or refused.hazard).text
             return _unwritten(name, inputs, state="refused", reason=reason)
@@ -148,40 +144,9 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
     return batch_of(rows, REWRITTEN_ARROW)
 
 
-def looked_at(inputs: list[Add], how: Rewriting) -> tuple[Hazard | None, list[int]]:
-    """What speaks against Arrow in files, and how many rows of each live, by footers and vectors.
-
-    What no engine keeps counts first, and then ends the look. Raises StorageError for a file that
-    cannot be opened.
-    """
-    by_spark: Hazard | None = None
-    counts: list[int] = []
-    files = DataFiles(Location(how.table, how.table), how.files)
-    for add in inputs:
-        with closing(files.open(add)) as file:
-            found = _hazard(file)
-            counts.append(file.live_rows)
-        if found is not None and found.engine is None:
-            return found, counts
-        by_spark = by_spark or found
-    return by_spark, counts
-
-
 def _unwritten(name: str, inputs: list[Add], *, state: str, reason: str) -> pa.RecordBatch:
     rows = [ledger_row(name, "input", add, rows=0, state=state, reason=reason) for add in inputs]
     return batch_of(rows, REWRITTEN_ARROW)
-
-
-def bin_values(inputs: list[Add], how: Rewriting) -> dict[str, str | None]:
-    """The partition values of a bin: as its files spell them if all do alike, else canonical.
-
-    A writer may leave out the key of a null.
-    """
-    names = [field.physical_name for field in how.schema.partitions]
-    spelled = [{name: add.partition_values.get(name) for name in names} for add in inputs]
-    if all(values == spelled[0] for values in spelled):
-        return spelled[0]
-    return canonical_values(spelled[0], how.schema.partitions)
 
 
 def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
@@ -203,28 +168,10 @@ def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
     return output_add(path, inputs, how, values=values, stats=statistics.json()), counts
 
 
-def output_add(
-    path: str, inputs: list[Add], how: Rewriting, *, values: dict[str, str | None], stats: str
-) -> Add:
-    """The add of a new file that lies at its place, made of inputs."""
-    told = Location(how.table, how.table).file(path).stat()
-    clustered = len(inputs) == 1 and inputs[0].clustering_provider is not None
-    alone = inputs[0] if clustered else None
-    return Add(
-        path=log_path(path),
-        size=told.st_size,
-        partition_values=values,
-        modification_time=told.st_mtime_ns // 1_000_000,
-        stats=stats,
-        tags=alone.tags if alone else None,
-        clustering_provider=alone.clustering_provider if alone else None,
-    )
-
-
 def _copied(files: DataFiles, add: Add, new_file: NewFile) -> int:
     """How many rows live in a file by its footer and vector: so many went into the new file."""
     with closing(files.open(add)) as file:
-        found = _hazard(file)
+        found = file_hazard(file)
         if found is not None:
             raise _RefusedError(found)
         copied = 0
@@ -233,30 +180,6 @@ def _copied(files: DataFiles, add: Add, new_file: NewFile) -> int:
             new_file.append(batch)
     _refuse_other_rows(files.location, add, found=copied, expected=file.live_rows)
     return copied
-
-
-def _hazard(file: DataFile) -> Hazard | None:
-    """What speaks against a rewrite of a file by Arrow, with its path."""
-    found, told = file.hazard, file.add.num_records
-    if told not in {None, file.num_rows}:
-        found = Hazard(f"the log says {told} rows, the file has {file.num_rows}")
-    return None if found is None else found.of(file.add.path)
-
-
-def new_path(values: dict[str, str | None], how: Rewriting) -> str:
-    """A path that nobody else has: in the directory of the values, or in a random one."""
-    name = uuid.uuid4()
-    where = directory(values, how.schema.partitions) if how.hive_directories else None
-    if where is None or not _is_possible(where):
-        where = f"{name.hex[: how.properties.random_prefix_length]}/"
-    return f"{where}part-00000-{name}-c000.{how.codec}.parquet"
-
-
-def _is_possible(directory: str) -> bool:
-    """Whether file systems take each name of a path."""
-    return "\0" not in directory and all(
-        len(name.encode()) <= LONGEST_NAME for name in directory.split("/")
-    )
 
 
 def _refuse_other_rows(location: Location, add: Add, *, found: int, expected: int) -> None:

@@ -309,6 +309,24 @@ def test_a_run_rewrites_as_much_as_asked_and_the_next_one_goes_on(
     assert rows(tmp_path) == before
 
 
+def test_bins_that_are_refused_each_time_do_not_stop_the_others(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = TableBuilder(tmp_path).at(days_ago=9).create(partition_columns=["day"])
+    table.add("x.parquet", partition={"day": "0"}, stats=json.dumps({"numRecords": 9}))
+    for name, day in zip("abcdefg", "0011122", strict=True):
+        table.add(f"{name}.parquet", partition={"day": day})
+    (tmp_path / "day=2" / "g.parquet").unlink()
+    whole = max(sum(f.stat().st_size for f in day.iterdir()) for day in tmp_path.glob("day=*"))
+    chain = compacting(tmp_path, max_bytes_per_run=whole)
+
+    first, second = chain.compact(), chain.compact()
+
+    assert first.done is not None and (first.done.bins, first.done.refused) == (1, 0)
+    assert first.planned.plan.left_out == {"postponed": 5}
+    assert second.done is not None and (second.done.bins, second.done.refused) == (0, 1)
+
+
 def test_an_old_plan_and_another_ones_digest_are_refused(
     tmp_path: Path, compacting: Compacting
 ) -> None:
