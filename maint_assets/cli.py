@@ -77,7 +77,9 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
 @cli.command()
 @click.argument("table_uri")
 @click.option("--where", help="Only partitions of which this condition in Spark SQL holds.")
-@click.option("--purge", is_flag=True, help="Rewrite exactly the files with deleted rows or dropped columns.")
+@click.option(
+    "--purge", is_flag=True, help="Rewrite exactly the files with deleted rows or dropped columns."
+)
 @click.option("--target-size", help="Size of the new files, such as 256MB.")
 @click.option("--min-size", help="Smaller files are merged; half of the target if not given.")
 @click.option("--max-bytes", help="Rewrite at most so much; the rest is postponed.")

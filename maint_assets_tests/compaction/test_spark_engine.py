@@ -160,6 +160,7 @@ def test_new_files_hold_what_the_protocol_wants(
     assert new.metadata.row_group(0).column(0).compression == "ZSTD"
     found, wanted = (_ids(schema) for schema in (new.schema_arrow, old[0]))
     assert found == wanted and all(number > 0 for number in found.values())
+    assert new.read().column(0).to_pylist() == [*range(14)], "rows keep their order"
     stats = json.loads(_added(path)["stats"])
     assert stats["numRecords"] == 14 and stats["tightBounds"] is True
     by_name = {field["name"]: field["metadata"] for field in _fields(path)}
@@ -336,6 +337,34 @@ def test_a_row_that_spark_lost_fails_the_bin(
     assert report.done is not None and (report.done.bins, report.done.failed) == (0, 1)
     assert "2 rows where 3 live" in next(iter(report.done.not_committed))
     assert set(tmp_path.rglob("*")) == on_disk
+
+
+def test_columns_are_found_by_their_id(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    t = delta_spark.table(tmp_path)
+    mapped = properties(columnMapping__mode="id")
+    spark.sql(f"CREATE TABLE {t} (id BIGINT, day DATE) USING delta TBLPROPERTIES ({mapped})")
+    fields = [
+        pa.field(name, kind, metadata={"PARQUET:field_id": number})
+        for name, kind, number in (("x", pa.int64(), "1"), ("y", pa.date32(), "2"))
+    ]
+    for version, name in enumerate(("1.parquet", "2.parquet"), 1):
+        columns = pa.table([[version], pa.array([5], pa.date32())], pa.schema(fields))
+        commit(tmp_path, version, file_of(tmp_path, name, columns, UNTOLD))
+    before = texts(spark, tmp_path)
+
+    report = compacting(tmp_path).compact()
+
+    assert report.done is not None and report.done.bins_by_engine == {"spark": 1}
+    assert texts(spark, tmp_path) == before
+    assert all('"day":"1970-01-06"' in row for row in before)
+
+
+def commit(path: Path, version: int, action: dict[str, Any]) -> None:
+    info = {"commitInfo": {"timestamp": 1, "operation": "WRITE"}}
+    lines = "\n".join(map(json.dumps, (info, action)))
+    (path / "_delta_log" / f"{version:020}.json").write_text(lines, encoding="utf-8")
 
 
 def losing(monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], Any]) -> None:
