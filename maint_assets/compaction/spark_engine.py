@@ -128,6 +128,7 @@ def _written(
             in_order
             .drop(POSITION, ROW)
             .write.option("compression", codec)
+            .option("parquet.page.write-checksum.enabled", "true")
             .partitionBy(BIN)
             .parquet(uri(out))
         )

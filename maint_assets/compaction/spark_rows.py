@@ -125,6 +125,8 @@ class SparkInputs:
             .schema(_read_schema(self._how.files))
             .option("datetimeRebaseMode", mode)
             .option("int96RebaseMode", mode)
+            # A flipped bit must not get a new, right checksum.
+            .option("parquet.page.verify-checksum.enabled", "true")
             # No columns from directories' names, no patterns in them.
             .option("recursiveFileLookup", "true")
             .option("__globPaths__", "false")

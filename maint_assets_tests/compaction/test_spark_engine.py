@@ -339,6 +339,25 @@ def test_a_row_that_spark_lost_fails_the_bin(
     assert set(tmp_path.rglob("*")) == on_disk
 
 
+def test_a_page_with_a_wrong_checksum_is_not_rewritten(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    path, t = tmp_path / "t", delta_spark.table(tmp_path / "t")
+    with settings(spark, {**LEGACY, "spark.sql.parquet.compression.codec": "uncompressed"}):
+        spark.sql(f"CREATE TABLE {t} (id BIGINT, day DATE, name STRING) USING delta")
+        for name in ("needle", "hay"):
+            spark.sql(f"INSERT INTO {t} VALUES (1, DATE'2020-01-01', '{name}')")
+    for file in map(path.joinpath, delta_spark.active_files(spark, path)):
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        file.write_bytes(file.read_bytes().replace(b"\x06\0\0\0needle", b"\x06\0\0\0noodle"))
+    assert {row["name"] for row in delta_spark.rows(spark, path)} == {"noodle", "hay"}
+
+    report = compacting(path).compact()
+
+    assert report.done is not None and (report.done.bins, report.done.failed) == (0, 1)
+    assert "CRC" in next(iter(report.done.not_committed))
+
+
 def test_columns_are_found_by_their_id(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
