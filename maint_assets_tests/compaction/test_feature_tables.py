@@ -46,7 +46,8 @@ def test_rows_are_the_same_and_writers_go_on(
     assert report.done.bins >= 1
     after = delta_spark.active_files(spark, path)
     assert len(after) == len(live) - report.done.files_removed + report.done.files_added
-    assert delta_spark.rows(spark, path) == rows != []
+    # Variants have no equality in Python.
+    assert repr(delta_spark.rows(spark, path)) == repr(rows) != "[]"
     assert not ids or row_ids(spark, path) == ids
     assert again.planned.plan.bins == 0 and again.done is not None and again.done.versions == []
     spark.sql(UPDATE.format(t=delta_spark.table(path)).replace("name", name))
