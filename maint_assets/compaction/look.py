@@ -27,7 +27,7 @@ def file_hazard(file: DataFile) -> Hazard | None:
 
 
 def looked_at(
-    table: str, inputs: Iterable[Add], target: FileSchema
+    inputs: Iterable[Add], *, table: str, target: FileSchema
 ) -> tuple[Hazard | None, list[int]]:
     """What speaks against Arrow in files, and how many rows of each live, by footers and vectors.
 
@@ -47,10 +47,10 @@ def looked_at(
     return by_spark, counts
 
 
-def is_promising(table: str, inputs: Iterable[Add], target: FileSchema) -> bool:
+def is_promising(inputs: Iterable[Add], *, table: str, target: FileSchema) -> bool:
     """Whether a rewrite of the files will come to an end, as far as their footers tell."""
     try:
-        found, _ = looked_at(table, inputs, target)
+        found, _ = looked_at(inputs, table=table, target=target)
     except MaintError:
         return False
     return found is None or (found.engine is not None and not found.is_doubtful)

@@ -15,13 +15,10 @@ from maint_assets.snapshot.live_adds import live_adds
 from maint_assets.storage.exchange import BUCKET_ROWS, exchanged, in_waves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark.sql import SparkSession
 
     from maint_assets.compaction.physical import FileSchema
     from maint_assets.compaction.plan import Selection
-    from maint_assets.delta.actions import Add
     from maint_assets.snapshot.head import TableHead
     from maint_assets.storage.rows import Rows
 
@@ -71,9 +68,5 @@ def planned_bins(  # noqa: PLR0913
         return packed
     # One task sees all bins: it alone can tell where the budget ends.
     every = exchanged(spark, [packed], by=["engine"], buckets=1, scratch=scratch)
-    fit = partial(_is_promising, table=head.location.path, files=files)
-    return every.then(partial(within_budget, max_bytes=selection.max_bytes, is_promising=fit))
-
-
-def _is_promising(adds: Iterable[Add], *, table: str, files: FileSchema) -> bool:
-    return is_promising(table, adds, files)
+    promising = partial(is_promising, table=head.location.path, target=files)
+    return every.then(partial(within_budget, max_bytes=selection.max_bytes, is_promising=promising))

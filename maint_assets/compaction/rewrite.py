@@ -126,7 +126,7 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
     except _RefusedError as refused:
         found, counts = refused.hazard, []
         if found.engine is not None:
-            found, counts = looked_at(how.table, inputs, how.files)
+            found, counts = looked_at(inputs, table=how.table, target=how.files)
         if found is None or found.engine is None:
             reason = (found or refused.hazard).text
             return _unwritten(name, inputs, state="refused", reason=reason)

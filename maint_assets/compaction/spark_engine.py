@@ -18,10 +18,18 @@ from pyspark.sql import functions as F
 
 from maint_assets.compaction.adoption import SparkFile, adopted
 from maint_assets.compaction.rewrite import REWRITTEN_SCHEMA
-from maint_assets.compaction.spark_rows import BIN, POSITION, ROW, SparkBin, SparkInputs, uri
+from maint_assets.compaction.spark_rows import (
+    BIN,
+    MOST_TASKS,
+    POSITION,
+    ROW,
+    SparkBin,
+    SparkInputs,
+    uri,
+)
 from maint_assets.delta.actions import Add
 from maint_assets.errors import one_line
-from maint_assets.storage.rows import units
+from maint_assets.storage.rows import packed, units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -48,8 +56,6 @@ _SETTINGS = {
 """What makes a session's reader and writer those of the Delta protocol, whatever it was set to."""
 
 _CODECS = {"lz4": "lz4_raw"}
-
-_MOST_TASKS = 200
 
 _UNKNOWN_CALENDAR = (
     "it has days before 1582 or moments before 1900, and does not say of which calendar they are"
@@ -84,7 +90,8 @@ def rewritten_by_spark(
     session = _session(spark, how)
     inputs = SparkInputs(session, bins, how, scratch=scratch)
     codec = _CODECS.get(how.codec, how.codec)
-    packages = [[new] for new in _written(inputs, bins, f"{scratch}/out", codec=codec)]
+    new = list(_written(inputs, bins, f"{scratch}/out", codec=codec))
+    packages = packed(new, MOST_TASKS, weight=lambda each: sum(each.of.rows))
 
     def adopt(some: list[SparkFile]) -> Iterator[pa.RecordBatch]:
         for each in some:
@@ -120,7 +127,7 @@ def _written(
     All bins are one job. Where it fails its halves are tried, until the faulty bins are alone.
     """
     rows = inputs.rows(bins)
-    tasks = min(4 * len(bins), _MOST_TASKS)
+    tasks = min(4 * len(bins), MOST_TASKS)
     in_order = rows.repartition(tasks, F.col(BIN)).sortWithinPartitions(BIN, POSITION, ROW)
     out = f"{directory}/{uuid.uuid4()}"
     try:

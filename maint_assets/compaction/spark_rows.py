@@ -21,10 +21,10 @@ from maint_assets.compaction.deleted_rows import deleted_rows
 from maint_assets.compaction.hazards import calendar_is_told
 from maint_assets.compaction.inputs import data_path
 from maint_assets.compaction.spark_schema import spark_schema, spark_type
-from maint_assets.delta.actions import Add
+from maint_assets.delta.actions import Add, DeletionVector
 from maint_assets.storage.columns import arrow_schema, batch_of, column
 from maint_assets.storage.location import Location
-from maint_assets.storage.rows import units
+from maint_assets.storage.rows import packed, units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -52,6 +52,9 @@ _DELETED_ARROW = arrow_schema(_DELETED)
 
 _VECTOR_ROWS = 65_536
 
+MOST_TASKS = 200
+"""Tasks of a job over bins or files, if there are so many."""
+
 # Old days and moments of a file that does not tell their calendar are no one's to guess: such a
 # read fails, all others are as if the option was not there.
 _CALENDARS = {"told": "CORRECTED", "untold": "EXCEPTION"}
@@ -73,7 +76,7 @@ class _Vector(msgspec.Struct, frozen=True):
     """A file with a deletion vector."""
 
     link: str
-    add: Add
+    vector: DeletionVector
 
 
 class SparkInputs:
@@ -90,7 +93,8 @@ class SparkInputs:
             for each in some:
                 yield batch_of(_linked(each, table, f"{scratch}/in"), _FILES_ARROW)
 
-        made = units(session, [[each] for each in bins], link, kind=SparkBin).as_frame(_FILES)
+        packages = packed(bins, MOST_TASKS, weight=lambda each: len(each.adds))
+        made = units(session, packages, link, kind=SparkBin).as_frame(_FILES)
         self._files = session.createDataFrame(made.collect(), _FILES)
 
     def rows(self, bins: Sequence[SparkBin]) -> DataFrame:
@@ -105,7 +109,7 @@ class SparkInputs:
         ]
         every = found[0] if len(found) == 1 else found[0].union(found[1])
         vectors = [
-            [_Vector(link, add)]
+            _Vector(link, add.deletion_vector)
             for each in bins
             for link, add in each.links()
             if add.deletion_vector is not None
@@ -135,7 +139,7 @@ class SparkInputs:
         told = files.metadataColumn("_metadata")
         return files.select("*", told["file_name"].alias(FILE), told["row_index"].alias(ROW))
 
-    def _deleted(self, vectors: list[list[_Vector]]) -> DataFrame:
+    def _deleted(self, vectors: list[_Vector]) -> DataFrame:
         """The rows that deletion vectors take away."""
         table = self._how.table
 
@@ -143,7 +147,8 @@ class SparkInputs:
             for each in some:
                 yield from _deleted_of(each, table)
 
-        return units(self._session, vectors, read, kind=_Vector).as_frame(_DELETED)
+        packages = packed(vectors, MOST_TASKS, weight=lambda each: each.vector.cardinality)
+        return units(self._session, packages, read, kind=_Vector).as_frame(_DELETED)
 
 
 def uri(path: str) -> str:
@@ -167,8 +172,7 @@ def _linked(each: SparkBin, table: str, directory: str) -> Iterator[tuple[object
 
 
 def _deleted_of(each: _Vector, table: str) -> Iterator[pa.RecordBatch]:
-    assert each.add.deletion_vector is not None
-    rows = deleted_rows(Location(table, table), each.add.deletion_vector).astype(np.int64)
+    rows = deleted_rows(Location(table, table), each.vector).astype(np.int64)
     for first in range(0, len(rows), _VECTOR_ROWS):
         some = pa.array(rows[first : first + _VECTOR_ROWS])
         link = pa.repeat(pa.scalar(each.link), len(some))
