@@ -55,12 +55,31 @@ def rewritten_line(done: RewrittenSummary) -> str:
         f"{human_count(done.files_added, 'file')}, {human_bytes(done.bytes_added)}** with "
         f"{human_count(done.rows_added, 'row')}, committed in version {versions}"
         + (f"; {rest}" if rest else "")
+        + f"  \n{verified_line(done)}"
+    )
+
+
+def verified_line(done: RewrittenSummary) -> str:
+    """Of how many bins the rows were compared."""
+    if not done.verified_bins:
+        return "Rows were counted in every bin, and compared in none"
+    return (
+        f"Rows were counted in every bin, and compared in {done.verified_bins:,} of {done.bins:,}"
+    )
+
+
+def planned_picture(planned: BinsSummary) -> str:
+    """Live files by size, and how many of them are to be rewritten, as a picture."""
+    return size_histogram(
+        planned.sizes, planned.planned_sizes, names=("live files", "to be rewritten")
     )
 
 
 def sizes_picture(done: RewrittenSummary) -> str:
     """Live files by size before and after, as a picture."""
-    return size_histogram(done.sizes_before, done.sizes_after)
+    return size_histogram(
+        done.sizes_before, done.sizes_after, names=("files before", "files after")
+    )
 
 
 def _counts(counts: dict[str, int]) -> str:
@@ -68,7 +87,12 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _same_rows(_: StageRun, done: RewrittenSummary) -> tuple[bool, dict[str, Any]]:
-    shown = {"rows_before": done.rows_removed, "rows_after": done.rows_added}
+    shown = {
+        "rows_before": done.rows_removed,
+        "rows_after": done.rows_added,
+        "bins": done.bins,
+        "bins_with_rows_compared": done.verified_bins,
+    }
     return done.rows_removed == done.rows_added, shown
 
 
@@ -80,7 +104,10 @@ def _all_rewritten(_: StageRun, done: RewrittenSummary) -> tuple[bool, dict[str,
 
 
 SAME_ROWS = Check(
-    "same_rows", "The new files hold as many rows as lived in the old ones.", _same_rows
+    "same_rows",
+    "The new files hold as many rows as lived in the old ones, and the same rows where they were "
+    "compared (verify_rows): a bin with others is never committed.",
+    _same_rows,
 )
 ALL_REWRITTEN = Check(
     "all_rewritten", "No bin was refused or failed.", _all_rewritten, blocking=False

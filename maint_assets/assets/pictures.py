@@ -13,17 +13,21 @@ WIDTH, ROW, LABEL, BAR = 560, 40, 90, 380
 BEFORE, AFTER, TEXT = "#b4bcd0", "#4f43dd", "#4a5568"
 
 
-def size_histogram(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """How many files of each size there were and are: a bar each, by the name of the size."""
+def size_histogram(
+    before: Mapping[str, int], after: Mapping[str, int], *, names: tuple[str, str]
+) -> str:
+    """Two numbers of files of each size, a bar each; ``names`` say what the two are."""
     most = max([*before.values(), *after.values(), 1])
     shown = [name for name in before if before[name] or after.get(name, 0)]
-    parts = [_legend()]
+    parts = [_legend(names)]
     for row, name in enumerate(shown):
         top = ROW * (row + 1)
         parts.append(_text(LABEL - 8, top + 20, name, anchor="end"))
         parts.append(_bar(top + 4, before[name], most=most, colour=BEFORE))
         parts.append(_bar(top + 20, after.get(name, 0), most=most, colour=AFTER))
-    return markdown("".join(parts), ROW * (len(shown) + 1), "files by size, before and after")
+    return markdown(
+        "".join(parts), ROW * (len(shown) + 1), f"number of files by size: {names[0]}, {names[1]}"
+    )
 
 
 def markdown(shapes: str, height: int, title: str) -> str:
@@ -34,10 +38,10 @@ def markdown(shapes: str, height: int, title: str) -> str:
     return f"![{title}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
 
 
-def _legend() -> str:
-    return "".join(
+def _legend(names: tuple[str, str]) -> str:
+    return _text(LABEL - 8, 20, "file size", anchor="end") + "".join(
         f'<rect x="{x}" y="10" width="12" height="12" fill="{colour}"/>' + _text(x + 18, 20, name)
-        for x, name, colour in ((LABEL, "before", BEFORE), (LABEL + 90, "after", AFTER))
+        for x, name, colour in zip((LABEL, LABEL + 130), names, (BEFORE, AFTER), strict=True)
     )
 
 

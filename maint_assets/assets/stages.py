@@ -11,6 +11,7 @@ from maint_assets.assets.compaction_shown import (
     ALL_REWRITTEN,
     SAME_ROWS,
     bins_line,
+    planned_picture,
     rewritten_line,
     sizes_picture,
 )
@@ -170,6 +171,7 @@ COMPACTION_STAGES: Mapping[str, Stage] = {
             "compaction_bins", ("snapshot",),
             "The plan: live files that are rewritten together, and why.",
             COMPACTION_SCHEMA, bins_line, compaction_bins_stage, branch="compaction",
+            picture=planned_picture,
         ),
         Stage(
             "rewritten_files", ("compaction_bins",),

@@ -63,7 +63,7 @@ def rows_of(location: Location, add: Add, target: FileSchema) -> Iterator[pa.Rec
         plan = _Plan.of(file, add, target)
         deleted = _deleted(location, add, file.metadata.num_rows)
         start = 0
-        for batch in _batches(file, plan.columns):
+        for batch in batches(file, plan.columns):
             rows = _live(batch, start, deleted)
             start += batch.num_rows
             if rows.batch.num_rows:
@@ -138,7 +138,7 @@ def _deleted(location: Location, add: Add, num_rows: int) -> NDArray[np.uint64]:
     return deleted
 
 
-def _batches(file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def batches(file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """All rows in order; as many at once as take a moderate number of bytes."""
     groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
     widest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)

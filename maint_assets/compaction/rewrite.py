@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
 from maint_assets.compaction.data_files import data_file, rows_of
 from maint_assets.compaction.hazards import hazard
+from maint_assets.compaction.same_rows import refuse_other_content
 from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import directory, log_path
 from maint_assets.delta.paths import TableRoot, relative
 from maint_assets.errors import MaintError, RewriteError, one_line
-from maint_assets.snapshot.summary import size_counts
 from maint_assets.storage import read, write
 from maint_assets.storage.columns import arrow_schema, batch_of, column
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,32 +40,13 @@ REWRITTEN_SCHEMA = T.StructType([
     column("deleted", "bigint", "rows left out by a deletion vector"),
     column("state", "string", "committed, dropped, refused or failed"),
     column("reason", "string", "why a bin was not committed", nullable=True),
+    column("verified", "boolean", "whether the rows of its bin were compared with the inputs"),
     column("version", "bigint", "of the commit", nullable=True),
     column("add", "string", "the add action", nullable=True),
 ])
 """A file of a rewritten bin."""
 
 REWRITTEN_ARROW = arrow_schema(REWRITTEN_SCHEMA)
-
-_COMMITTED = pc.field("state") == "committed"
-_INPUT = _COMMITTED & (pc.field("role") == "input")
-_OUTPUT = _COMMITTED & (pc.field("role") == "output")
-
-REWRITTEN_COUNTS = {
-    "files_removed": Measure("count", where=_INPUT),
-    "bytes_removed": Measure("sum", "size", _INPUT),
-    "rows_removed": Measure("sum", "rows", _INPUT),
-    "vectors_removed": Measure("count", where=_INPUT & (pc.field("deleted") > 0)),
-    "files_added": Measure("count", where=_OUTPUT),
-    "bytes_added": Measure("sum", "size", _OUTPUT),
-    "rows_added": Measure("sum", "rows", _OUTPUT),
-}
-
-REWRITTEN_MEASURES = {
-    **REWRITTEN_COUNTS,
-    **size_counts("removed ", _INPUT),
-    **size_counts("added ", _OUTPUT),
-}
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Rows are held in memory up to about so many bytes, then written as a row group."""
@@ -113,14 +92,20 @@ def _rewritten_bin(files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatc
         if refused is not None:
             return _unwritten(name, inputs, state="refused", reason=refused)
         output = _output(list(zip(inputs, counts, strict=True)), files[0]["partition"], how)
+        verified = how.row_check.takes(name)
+        if verified:
+            refuse_other_content(inputs, output, how)
     except MaintError as error:
         return _unwritten(name, inputs, state="failed", reason=str(error))
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = f"its new file cannot be written ({one_line(error)})"
         return _unwritten(name, inputs, state="failed", reason=reason)
-    rows = [_row(name, "input", add, rows=count) for add, count in zip(inputs, counts, strict=True)]
+    rows = [
+        _row(name, "input", add, rows=count, verified=verified)
+        for add, count in zip(inputs, counts, strict=True)
+    ]
     if output is not None:
-        rows.append(_row(name, "output", output, rows=sum(counts)))
+        rows.append(_row(name, "output", output, rows=sum(counts), verified=verified))
     return batch_of(rows, REWRITTEN_ARROW)
 
 
@@ -261,7 +246,7 @@ def _refuse_unread(location: Location, path: str, rows: int) -> None:
         )
 
 
-def _row(
+def _row(  # noqa: PLR0913
     name: str,
     role: str,
     add: Add,
@@ -269,8 +254,9 @@ def _row(
     rows: int,
     state: str = "written",
     reason: str | None = None,
+    verified: bool = False,
 ) -> tuple[Any, ...]:
     text = msgspec.json.encode(add).decode()
     vector = add.deletion_vector
     deleted = 0 if vector is None else vector.cardinality
-    return name, role, add.path, add.size, rows, deleted, state, reason, None, text
+    return name, role, add.path, add.size, rows, deleted, state, reason, verified, None, text

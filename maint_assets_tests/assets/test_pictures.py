@@ -17,11 +17,14 @@ def texts(markdown: str) -> list[str]:
 
 def test_sizes_are_shown_before_and_after() -> None:
     before = {"<1 MB": 1200, "<8 MB": 0, ">=512 MB": 3}
+    after = {"<1 MB": 0, "<8 MB": 0, ">=512 MB": 5}
 
-    found = texts(size_histogram(before, {"<1 MB": 0, "<8 MB": 0, ">=512 MB": 5}))
+    found = texts(size_histogram(before, after, names=("before", "after")))
 
-    assert found == ["before", "after", "<1 MB", "1,200", "0", ">=512 MB", "3", "5"]
+    assert found == ["file size", "before", "after", "<1 MB", "1,200", "0", ">=512 MB", "3", "5"]
 
 
 def test_a_table_without_files_has_a_picture() -> None:
-    assert texts(size_histogram({"<1 MB": 0}, {"<1 MB": 0})) == ["before", "after"]
+    nothing = size_histogram({"<1 MB": 0}, {"<1 MB": 0}, names=("before", "after"))
+
+    assert texts(nothing) == ["file size", "before", "after"]

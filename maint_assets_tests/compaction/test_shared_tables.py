@@ -37,7 +37,7 @@ def test_rows_are_the_same_after_a_compaction(
         rows = [repr(row) for row in delta_spark.rows(spark, path)]
     except (PySparkException, Py4JJavaError) as error:
         pytest.skip(f"delta-spark cannot read it: {str(error)[:80]}")
-    chain = compacting(path)
+    chain = compacting(path, verify_rows="full")
 
     try:
         report = chain.compact()
@@ -47,6 +47,7 @@ def test_rows_are_the_same_after_a_compaction(
         return
 
     assert report.error is None and report.done is not None
+    assert report.done.verified_bins == report.done.bins
     for reason in report.done.not_committed:
         assert any(hazard in reason for hazard in HAZARDS), reason
     assert [repr(row) for row in delta_spark.rows(spark, path)] == rows
