@@ -36,7 +36,7 @@ def bins_line(planned: BinsSummary) -> str:
     return (
         f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)} in "
         f"{human_count(plan.bins, 'bin')}**: {_counts(planned.by_reason)}{stay}\n\n"
-        f"To approve, launch `rewritten_files` with `approved_plan`:  \n`{plan.digest}`"
+        f"To approve, launch `rewritten_files`  \nwith `approved_plan`:  \n`{plan.digest}`"
     )
 
 
@@ -50,35 +50,41 @@ def rewritten_line(done: RewrittenSummary) -> str:
         if count
     )  # fmt: skip
     versions = ", ".join(map(str, done.versions)) or "none"
-    return (
-        f"**{human_count(done.files_removed, 'file')}, {human_bytes(done.bytes_removed)} became "
-        f"{human_count(done.files_added, 'file')}, {human_bytes(done.bytes_added)}** with "
-        f"{human_count(done.rows_added, 'row')}, committed in version {versions}"
-        + (f"; {rest}" if rest else "")
-        + f"  \n{verified_line(done)}"
-    )
+    lines = [
+        f"**{human_count(done.files_removed, 'file')}, {human_bytes(done.bytes_removed)}**",
+        f"**became {human_count(done.files_added, 'file')}, {human_bytes(done.bytes_added)}**",
+        f"with {human_count(done.rows_added, 'row')}",
+        f"committed in version {versions}" + (f"; {rest}" if rest else ""),
+        verified_line(done),
+    ]
+    return "  \n".join(lines)
 
 
 def verified_line(done: RewrittenSummary) -> str:
     """Of how many bins the rows were compared."""
     if not done.verified_bins:
-        return "Rows were counted in every bin, and compared in none"
-    return (
-        f"Rows were counted in every bin, and compared in {done.verified_bins:,} of {done.bins:,}"
-    )
+        return "rows counted, and compared in no bin"
+    bins = human_count(done.bins, "bin")
+    return f"rows counted, and compared in {done.verified_bins:,} of {bins}"
 
 
 def planned_picture(planned: BinsSummary) -> str:
     """Live files by size, and how many of them are to be rewritten, as a picture."""
     return size_histogram(
-        planned.sizes, planned.planned_sizes, names=("live files", "to be rewritten")
+        planned.sizes,
+        planned.planned_sizes,
+        names=("live files", "to be rewritten"),
+        told="{1:,} of {0:,} files",
     )
 
 
 def sizes_picture(done: RewrittenSummary) -> str:
     """Live files by size before and after, as a picture."""
     return size_histogram(
-        done.sizes_before, done.sizes_after, names=("files before", "files after")
+        done.sizes_before,
+        done.sizes_after,
+        names=("files before", "files after"),
+        told="{0:,} files became {1:,}",
     )
 
 

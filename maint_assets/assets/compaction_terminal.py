@@ -60,7 +60,7 @@ def show_rewritten(console: Console, report: CompactionReport) -> None:
     if versions:
         console.print(_sizes(done.metrics))
         console.print(_counts(done.metrics))
-        console.print(f"{verified_line(done)}.")
+        console.print(f"{verified_line(done).capitalize()}.")
     for reason, count in done.not_committed.items():
         console.print(f"[yellow]{human_count(count, 'bin')} not rewritten[/]: {escape(reason)}")
     console.print(f"[dim]ledger: {escape(report.ledger or '')}[/]")

@@ -50,11 +50,15 @@ def metadata(
     dataset: StageDataset,
     preview: dg.TableMetadataValue | None,
     schema: T.StructType,
+    picture: str | None = None,
 ) -> dict[str, Any]:
     """The metadata of a materialisation: numbers of the summary plot over time in the UI."""
-    shown: dict[str, Any] = {"summary": dg.MetadataValue.md(line)}
-    if preview is not None:
-        shown["preview"] = preview
+    seen_first = {
+        "summary": dg.MetadataValue.md(line),
+        "picture": None if picture is None else dg.MetadataValue.md(picture),
+        "preview": preview,
+    }
+    shown: dict[str, Any] = {name: each for name, each in seen_first.items() if each is not None}
     shown |= {
         "dataset": dg.MetadataValue.path(dataset.location.path),
         "dagster/row_count": result.written.rows,
