@@ -63,9 +63,9 @@ def rewritten_line(done: RewrittenSummary) -> str:
 def verified_line(done: RewrittenSummary) -> str:
     """Of how many bins the rows were compared."""
     if not done.verified_bins:
-        return "rows counted, and compared in no bin"
+        return "rows compared in no bin"
     bins = human_count(done.bins, "bin")
-    return f"rows counted, and compared in {done.verified_bins:,} of {bins}"
+    return f"rows compared in {done.verified_bins:,} of {bins}"
 
 
 def planned_picture(planned: BinsSummary) -> str:
