@@ -263,12 +263,14 @@ def _partitions(values: pa.MapArray, partitions: tuple[Field, ...]) -> pa.Array:
 
 def _texts(add: pa.StructArray, rows: pa.Array, wanted: pa.Array) -> pa.Array:
     """The add actions that are wanted as JSON, null for others; of statistics only the rows."""
-    texts: list[str | None] = [None] * len(add)
-    for at in np.flatnonzero(wanted.to_numpy(zero_copy_only=False)).tolist():
-        action = add[at].as_py(maps_as_pydicts="strict")
+    texts = np.full(len(add), None, object)
+    actions = add.filter(wanted).to_pylist(maps_as_pydicts="strict")
+    found: list[str] = []
+    for action, count in zip(actions, rows.filter(wanted).to_pylist(), strict=True):
         kept = {name: value for name, value in action.items() if value is not None}
-        kept["stats"] = None if (count := rows[at].as_py()) is None else _stats(count)
-        texts[at] = msgspec.json.encode(msgspec.convert(kept, Add)).decode()
+        kept["stats"] = None if count is None else _stats(count)
+        found.append(msgspec.json.encode(msgspec.convert(kept, Add)).decode())
+    texts[wanted.to_numpy(zero_copy_only=False)] = found
     return pa.array(texts, pa.string())
 
 

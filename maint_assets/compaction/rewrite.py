@@ -6,6 +6,7 @@ Nothing is committed here: a new file is nobody's until ``commit`` names it.
 from __future__ import annotations
 
 import uuid
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
-from maint_assets.compaction.data_files import data_file, rows_of
-from maint_assets.compaction.hazards import hazard
+from maint_assets.compaction.data_files import DataFiles
+from maint_assets.compaction.new_file import NewFile
 from maint_assets.compaction.same_rows import refuse_other_content
 from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import directory, log_path
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from maint_assets.commit.rewritten import RewrittenBin
     from maint_assets.compaction.rewriting import Rewriting
-    from maint_assets.compaction.statistics import FileStatistics
 
 REWRITTEN_SCHEMA = T.StructType([
     column("bin", "string", "id of the bin"),
@@ -48,13 +48,13 @@ REWRITTEN_SCHEMA = T.StructType([
 
 REWRITTEN_ARROW = arrow_schema(REWRITTEN_SCHEMA)
 
-ROW_GROUP_BYTES = 64 * 1024 * 1024
-"""Rows are held in memory up to about so many bytes, then written as a row group."""
-
-ROW_GROUP_ROWS = 1_000_000
 
 LONGEST_NAME = 255
 """The longest name of a file or directory, in bytes."""
+
+
+class _RefusedError(Exception):
+    """Arrow must not rewrite a bin; the message says which file and why."""
 
 
 def rewritten(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.RecordBatch]:
@@ -88,13 +88,12 @@ def _rewritten_bin(files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatc
     name = files[0]["bin"]
     inputs = [msgspec.json.decode(file["add"], type=Add) for file in files]
     try:
-        counts, refused = _looked_at(inputs, how)
-        if refused is not None:
-            return _unwritten(name, inputs, state="refused", reason=refused)
-        output = _output(list(zip(inputs, counts, strict=True)), files[0]["partition"], how)
+        output, counts = _output(inputs, files[0]["partition"], how)
         verified = how.row_check.takes(name)
         if verified:
             refuse_other_content(inputs, output, how)
+    except _RefusedError as refused:
+        return _unwritten(name, inputs, state="refused", reason=str(refused))
     except MaintError as error:
         return _unwritten(name, inputs, state="failed", reason=str(error))
     except (OSError, pa.ArrowException, ValueError) as error:
@@ -114,23 +113,6 @@ def _unwritten(name: str, inputs: list[Add], *, state: str, reason: str) -> pa.R
     return batch_of(rows, REWRITTEN_ARROW)
 
 
-def _looked_at(inputs: list[Add], how: Rewriting) -> tuple[list[int], str | None]:
-    """How many rows live in each file by its footer and vector, and what forbids the rewrite."""
-    location = Location(how.table, how.table)
-    rows: list[int] = []
-    for add in inputs:
-        with data_file(location, add) as file:
-            found = hazard(file, add, how.files)
-            gone = 0 if add.deletion_vector is None else add.deletion_vector.cardinality
-            physical = file.metadata.num_rows
-        if add.num_records not in {None, physical}:
-            found = f"the log says {add.num_records} rows, the file has {physical}"
-        if found is not None:
-            return rows, f"{add.path}: {found}"
-        rows.append(physical - gone)
-    return rows, None
-
-
 def _values(canonical: str, inputs: list[Add], how: Rewriting) -> dict[str, str | None]:
     """The partition values of a bin: as its files spell them if all do alike.
 
@@ -143,29 +125,26 @@ def _values(canonical: str, inputs: list[Add], how: Rewriting) -> dict[str, str 
     return msgspec.json.decode(canonical, type=dict[str, str | None])
 
 
-def _output(inputs: list[tuple[Add, int]], partition: str, how: Rewriting) -> Add | None:
-    """The add of the new file of inputs with their live rows; None where no row lives."""
+def _output(inputs: list[Add], partition: str, how: Rewriting) -> tuple[Add | None, list[int]]:
+    """The add of the new file of inputs, None where no row lives, and the live rows of each input.
+
+    Raises _RefusedError where Arrow must not rewrite one of them; then no file is left.
+    """
     location = Location(how.table, how.table)
-    values = _values(partition, [add for add, _ in inputs], how)
-    path, statistics = _new_path(values, how), how.statistics()
-    with write.new_file(location, path) as sink, _writer(sink, how) as file:
-        groups = _RowGroups(file, statistics)
-        for add, expected in inputs:
-            found = 0
-            for batch in rows_of(location, add, how.files):
-                found += batch.num_rows
-                groups.append(batch)
-            _refuse_other_rows(location, add, found=found, expected=expected)
-        groups.flush()
-    new = location.file(path)
+    values = _values(partition, inputs, how)
+    path = _new_path(values, how)
+    with write.new_file(location, path) as sink, NewFile(sink, how) as new_file:
+        files = DataFiles(location, how.files)
+        counts = [_copied(files, add, new_file) for add in inputs]
+    new, statistics = location.file(path), new_file.statistics
     if not statistics.rows:
         new.unlink()
-        return None
+        return None, counts
     told = new.stat()
-    clustered = len(inputs) == 1 and inputs[0][0].clustering_provider is not None
-    alone = inputs[0][0] if clustered else None
+    clustered = len(inputs) == 1 and inputs[0].clustering_provider is not None
+    alone = inputs[0] if clustered else None
     _refuse_unread(location, path, statistics.rows)
-    return Add(
+    add = Add(
         path=log_path(path),
         size=told.st_size,
         partition_values=values,
@@ -174,40 +153,23 @@ def _output(inputs: list[tuple[Add, int]], partition: str, how: Rewriting) -> Ad
         tags=alone.tags if alone else None,
         clustering_provider=alone.clustering_provider if alone else None,
     )
+    return add, counts
 
 
-class _RowGroups:
-    """Rows on their way into a file: held until they make a row group, then counted at once."""
-
-    def __init__(self, file: pq.ParquetWriter, statistics: FileStatistics) -> None:
-        self._file, self._statistics = file, statistics
-        self._held: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
-
-    def append(self, batch: pa.RecordBatch) -> None:
-        self._held.append(batch)
-        self._rows += batch.num_rows
-        self._bytes += batch.nbytes
-        if self._bytes >= ROW_GROUP_BYTES or self._rows >= ROW_GROUP_ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._rows:
-            group = pa.Table.from_batches(self._held).combine_chunks()
-            for batch in group.to_batches():
-                self._statistics.add(batch)
-            self._file.write_table(group, row_group_size=self._rows)
-        self._held, self._rows, self._bytes = [], 0, 0
-
-
-def _writer(sink: Any, how: Rewriting) -> pq.ParquetWriter:
-    return pq.ParquetWriter(
-        sink,
-        how.files.arrow,
-        compression=how.codec,
-        store_schema=False,
-        store_decimal_as_integer=True,
-    )
+def _copied(files: DataFiles, add: Add, new_file: NewFile) -> int:
+    """How many rows live in a file by its footer and vector: so many went into the new file."""
+    with closing(files.open(add)) as file:
+        found = file.hazard
+        if add.num_records not in {None, file.num_rows}:
+            found = f"the log says {add.num_records} rows, the file has {file.num_rows}"
+        if found is not None:
+            raise _RefusedError(f"{add.path}: {found}")
+        copied = 0
+        for batch in file.rows():
+            copied += batch.num_rows
+            new_file.append(batch)
+    _refuse_other_rows(files.location, add, found=copied, expected=file.live_rows)
+    return copied
 
 
 def _new_path(values: dict[str, str | None], how: Rewriting) -> str:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maint_assets.compaction.data_files import batches, rows_of
+from maint_assets.compaction.data_files import rows_of
 from maint_assets.compaction.inputs import data_path
 from maint_assets.compaction.row_hash import RowHash
+from maint_assets.compaction.row_width import RowWidth
 from maint_assets.errors import RewriteError, one_line
 from maint_assets.storage.location import Location
 
@@ -63,6 +64,6 @@ def _refuse_other_hash(file: Path | None, expected: RowHash, table: str) -> None
 def _hash_of(file: Path) -> RowHash:
     found = RowHash()
     with pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True) as opened:
-        for batch in batches(opened, opened.schema_arrow.names):
+        for batch in RowWidth().batches(opened, opened.schema_arrow.names):
             found.add(batch)
     return found

@@ -44,20 +44,20 @@ FAULTS: dict[str, Callable[[pa.Table], pa.Table]] = {
 }
 
 
-def inject(name: str) -> Callable[..., Add | None]:
+def inject(name: str) -> Callable[..., tuple[Add | None, list[int]]]:
     """Puts a fault behind the writing of new files, in this process; the writer as it was."""
     written = rewrite._output
 
-    def output(inputs: Any, partition: str, how: Any) -> Add | None:
-        new = written(inputs, partition, how)
+    def output(inputs: Any, partition: str, how: Any) -> tuple[Add | None, list[int]]:
+        new, counts = written(inputs, partition, how)
         if new is None:
-            return None
+            return None, counts
         file = Path(how.table) / unquote(new.path)
         if name == "truncated":
             file.write_bytes(file.read_bytes()[:-20])
         else:
             pq.write_table(FAULTS[name](pq.ParquetFile(file).read()), file, store_schema=False)
-        return msgspec.structs.replace(new, size=file.stat().st_size)
+        return msgspec.structs.replace(new, size=file.stat().st_size), counts
 
     rewrite._output = output
     return written

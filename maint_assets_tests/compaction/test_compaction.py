@@ -1,6 +1,7 @@
 """Stories of a compaction: what is merged, what is refused, what others do meanwhile."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,28 @@ def test_a_file_that_cannot_be_read_fails_its_bin_alone(
     assert report.done is not None and (report.done.bins, report.done.failed) == (1, 1)
     assert "1.parquet" in next(iter(report.done.not_committed))
     assert len(files(tmp_path) - on_disk) == 1
+
+
+def test_a_flipped_bit_fails_its_bin_while_delta_rs_gives_it_a_new_checksum(
+    tmp_path: Path, spark: SparkSession, compacting: Compacting
+) -> None:
+    written = spark.range(0, 4, 1, 4).selectExpr("concat('text ', id) AS text")
+    written.write.format("delta").option("compression", "none").save(str(tmp_path / "ours"))
+    damaged = next(f for f in (tmp_path / "ours").glob("*.parquet") if b"text 2" in f.read_bytes())
+    page, *rest = damaged.read_bytes().split(b"text 2")
+    damaged.write_bytes(page + b"text Z" + b"text 2".join(rest))
+    shutil.copytree(tmp_path / "ours", tmp_path / "theirs")
+
+    report = compacting(tmp_path / "ours").compact()
+    theirs = DeltaTable(tmp_path / "theirs")
+    theirs.optimize.compact()
+
+    assert report.done is not None and (report.done.bins, report.done.failed) == (0, 1)
+    assert "CRC checksum verification failed" in next(iter(report.done.not_committed))
+    assert {"text": "text Z"} in delta_spark.rows(spark, tmp_path / "ours")
+    new = [tmp_path / "theirs" / path for path in DeltaTable(tmp_path / "theirs").file_uris()]
+    found = [pq.read_table(path)["text"].to_pylist() for path in new]
+    assert [sorted(texts) for texts in found] == [["text 0", "text 1", "text 3", "text Z"]]
 
 
 def test_a_file_with_other_rows_than_the_log_says_is_left(
