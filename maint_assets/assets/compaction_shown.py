@@ -84,7 +84,7 @@ def sizes_picture(done: RewrittenSummary) -> str:
         done.sizes_before,
         done.sizes_after,
         names=("files before", "files after"),
-        told="{0:,} files became {1:,}",
+        told="{0:,} files, now {1:,}",
     )
 
 

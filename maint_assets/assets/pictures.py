@@ -30,7 +30,7 @@ def size_histogram(
     for row, name in enumerate(shown):
         top = ROW * row + 22
         numbers = first[name], second.get(name, 0)
-        texts.append(_text(0, top + 11, f"{_words(name)}: {told.format(*numbers)}"))
+        texts.append(_text(0, top + 11, f"{_words(name, list(first))}: {told.format(*numbers)}"))
         for at, number in enumerate(numbers):
             bars[at].append(_bar(top + 16 + 9 * at, number, most=most))
     drawn = "".join(
@@ -48,8 +48,11 @@ def markdown(shapes: str, height: int, title: str) -> str:
     return f"![{title}](<data:image/svg+xml,{quote(svg, safe=_SAFE)}>)"
 
 
-def _words(size: str) -> str:
-    """The name of a size without signs."""
+def _words(size: str, sizes: list[str]) -> str:
+    """The name of a size without signs, from where the one before ends."""
+    at = sizes.index(size)
+    if at and size.startswith("<"):
+        return f"{sizes[at - 1].strip('<').split()[0]} to {size.strip('<')}"
     return size.replace(">=", "from ").replace("<", "under ")
 
 

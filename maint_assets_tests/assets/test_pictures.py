@@ -19,12 +19,14 @@ def texts(markdown: str) -> list[str]:
 
 
 def test_sizes_are_shown_before_and_after() -> None:
-    before = {"<1 MB": 1200, "<8 MB": 0, ">=512 MB": 3}
-    after = {"<1 MB": 0, "<8 MB": 0, ">=512 MB": 5}
+    before = {"<1 MB": 1200, "<8 MB": 0, "<32 MB": 7, ">=512 MB": 3}
+    after = {"<1 MB": 0, "<8 MB": 0, "<32 MB": 7, ">=512 MB": 5}
 
-    found = texts(size_histogram(before, after, names=NAMES, told="{0:,} became {1:,}"))
+    found = texts(size_histogram(before, after, names=NAMES, told="{0:,}, now {1:,}"))
 
-    assert found == [*NAMES, "under 1 MB: 1,200 became 0", "from 512 MB: 3 became 5"]
+    assert found == [
+        *NAMES, "under 1 MB: 1,200, now 0", "8 to 32 MB: 7, now 7", "from 512 MB: 3, now 5",
+    ]  # fmt: skip
 
 
 def test_a_table_without_files_has_a_picture() -> None:
