@@ -21,6 +21,7 @@ from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import canonical_values
 from maint_assets.delta.paths import TableRoot
 from maint_assets.snapshot.places import placed
+from maint_assets.snapshot.summary import size_counts
 from maint_assets.storage.columns import arrow_schema, column, runs
 from maint_assets.storage.parts import Measure
 
@@ -77,6 +78,7 @@ BINS_MEASURES = {
         f"reason_{name}": Measure("count", where=PLANNED & (pc.field("reason") == name))
         for name in PLANNED_REASONS
     },
+    **size_counts("planned ", PLANNED),
 }
 
 _ROWS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>\d{1,18})\s*[,}]'

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
@@ -18,14 +17,13 @@ from maint_assets.compaction.data_files import DataFiles
 from maint_assets.compaction.look import file_hazard, looked_at
 from maint_assets.compaction.new_file import NewFile
 from maint_assets.compaction.outputs import bin_values, new_path, output_add
+from maint_assets.compaction.same_rows import refuse_other_content
 from maint_assets.delta.actions import Add
 from maint_assets.delta.paths import TableRoot, relative
 from maint_assets.errors import MaintError, RewriteError, one_line
-from maint_assets.snapshot.summary import size_counts
 from maint_assets.storage import read, write
 from maint_assets.storage.columns import arrow_schema, batch_of, column
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,32 +42,13 @@ REWRITTEN_SCHEMA = T.StructType([
     column("state", "string", "committed, dropped, refused or failed"),
     column("engine", "string", "what rewrites the bin: arrow or spark"),
     column("reason", "string", "why a bin was not committed", nullable=True),
+    column("verified", "boolean", "whether the rows of its bin were compared with the inputs"),
     column("version", "bigint", "of the commit", nullable=True),
     column("add", "string", "the add action", nullable=True),
 ])
 """A file of a rewritten bin."""
 
 REWRITTEN_ARROW = arrow_schema(REWRITTEN_SCHEMA)
-
-_COMMITTED = pc.field("state") == "committed"
-_INPUT = _COMMITTED & (pc.field("role") == "input")
-_OUTPUT = _COMMITTED & (pc.field("role") == "output")
-
-REWRITTEN_COUNTS = {
-    "files_removed": Measure("count", where=_INPUT),
-    "bytes_removed": Measure("sum", "size", _INPUT),
-    "rows_removed": Measure("sum", "rows", _INPUT),
-    "vectors_removed": Measure("count", where=_INPUT & (pc.field("deleted") > 0)),
-    "files_added": Measure("count", where=_OUTPUT),
-    "bytes_added": Measure("sum", "size", _OUTPUT),
-    "rows_added": Measure("sum", "rows", _OUTPUT),
-}
-
-REWRITTEN_MEASURES = {
-    **REWRITTEN_COUNTS,
-    **size_counts("removed ", _INPUT),
-    **size_counts("added ", _OUTPUT),
-}
 
 
 class _RefusedError(Exception):
@@ -135,12 +114,15 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
             for add, count in zip(inputs, counts, strict=True)
         ]
         return batch_of(rows, REWRITTEN_ARROW)
+    verified = how.row_check.takes(name)
+    if verified:
+        refuse_other_content(inputs, output, how)
     rows = [
-        ledger_row(name, "input", add, rows=count)
+        ledger_row(name, "input", add, rows=count, verified=verified)
         for add, count in zip(inputs, counts, strict=True)
     ]
     if output is not None:
-        rows.append(ledger_row(name, "output", output, rows=sum(counts)))
+        rows.append(ledger_row(name, "output", output, rows=sum(counts), verified=verified))
     return batch_of(rows, REWRITTEN_ARROW)
 
 
@@ -211,9 +193,11 @@ def ledger_row(  # noqa: PLR0913
     state: str = "written",
     reason: str | None = None,
     engine: str = "arrow",
+    verified: bool = False,
 ) -> tuple[Any, ...]:
     """A file of a bin on its way into the ledger: REWRITTEN_SCHEMA."""
     text = msgspec.json.encode(add).decode()
     vector = add.deletion_vector
     deleted = 0 if vector is None else vector.cardinality
-    return name, role, add.path, add.size, rows, deleted, state, engine, reason, None, text
+    cells = name, role, add.path, add.size, rows, deleted, state, engine, reason
+    return *cells, verified, None, text
