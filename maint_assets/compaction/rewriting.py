@@ -93,6 +93,12 @@ def _row_tracking(head: TableHead) -> tuple[str, str] | None:
     properties = head.properties
     if not properties.row_tracking:
         return None
+    if properties.row_tracking_suspended or "rowTracking" not in feature_names(head.protocol):
+        raise UnsupportedFeatureError(
+            head.table,
+            "row tracking is on, and suspended at once or no feature of the protocol",
+            "set delta.enableRowTracking to false, or mend the other",
+        )
     names = properties.materialized_row_id_column, properties.materialized_row_commit_version_column
     row_id, version = names
     if row_id is None or version is None:

@@ -1,6 +1,7 @@
 """Partition values: when two spellings are one value, and the directory of a value.
 
-PROTOCOL, "Partition Value Serialization": the empty string and null are both null.
+PROTOCOL, "Partition Value Serialization": the empty string and null are both null. Delta's own
+reader has the empty text where the column is of text: there both stand for themselves.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _MOMENT = re.compile(
     r"(\d{4,})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
 )
 _UTC = {"Z", "+00:00", "-00:00", "+0000"}
+_TEXTS = {Primitive("string"), Primitive("binary")}
 _INTEGERS = {"byte", "short", "integer", "long"}
 # What Spark leaves as it is in the name of a partition's directory is nearly everything but these.
 _ESCAPED = {*"\"#%'*/:=?\\{[]^\x7f", *map(chr, range(1, 32))}
@@ -36,7 +38,7 @@ def canonical(raw: str | None, kind: Type) -> str | None:
     A value that cannot be read as its type, and a moment without a zone, stand for themselves.
     """
     if not raw:
-        return None
+        return raw if kind in _TEXTS else None
     match kind:
         case Decimal(scale=scale):
             return _spelled(lambda text: _exact(text, scale), raw)

@@ -1,83 +1,98 @@
-"""A compaction that is killed between two steps: nothing is lost, and the next run finishes."""
+"""A compaction that is killed between two steps: nothing is lost, the next run finishes.
 
-import json
-import os
+What the killed one left behind is gone after the next vacuum.
+"""
+
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
+from maint_assets.delta.names import LogFile
 from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.chain import Chain
+from maint_assets_tests.compaction.conftest import Compacting
+from maint_assets_tests.compaction.killing import MODULE, STEPS
+from maint_assets_tests.oracles import delta_spark
 
-DAYS = 40
-
-STEPS = {
-    "a new file is written": "table/day=*/part-*.parquet",
-    "a commit is written": "table/_delta_log/*[4-7][1-9].json",
-    "a batch is recorded": "ws/*/rewritten_files/*/rows/part-*.parquet",
-}
-
-
-def rows(table: Path) -> list[Any]:
-    return sorted(DeltaTable(table).to_pyarrow_table().to_pylist(), key=repr)
+DAYS = 4
+ONE_A_COMMIT = {"max_bytes_per_commit": 1}
+EACH_TIME = "commit put"
+"""What CI looks at; the rest is ``make stories``."""
 
 
-def config(folder: Path) -> Path:
-    """Commits of one bin each."""
-    file = folder / "maintenance.yaml"
-    file.write_text(
-        "workspace: ./ws\n"
-        "tables:\n- {name: t, uri: ./table, compaction: {max_bytes_per_commit: 1}}\n"
+def table_at(path: Path, *, v2: bool) -> TableBuilder:
+    """Three files a day, one commit a day; the fourth one from here on wants a checkpoint."""
+    policy = {"delta.checkpointPolicy": "v2"} if v2 else {}
+    table = TableBuilder(path).create(
+        partition_columns=["day"],
+        features=["v2Checkpoint"] if v2 else [],
+        configuration={"delta.checkpointInterval": str(2 * DAYS), **policy},
     )
-    return file
-
-
-def killed(command: list[str], folder: Path, step: str) -> None:
-    """Kills the whole process group once the step is seen."""
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    deadline = time.monotonic() + 180
-    while not list(folder.glob(step)) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.002)
-    assert process.poll() is None, "the kill came too late to prove anything"
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    time.sleep(3)  # Spark's Python workers notice that Spark is gone
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param("a new file is written", marks=pytest.mark.long),
-        "a commit is written",
-        pytest.param("a batch is recorded", marks=pytest.mark.long),
-    ],
-)
-def test_rows_stay_and_the_next_run_finishes(step: str, tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path / "table").create(partition_columns=["day"])
     for day in range(DAYS):
         table.commit(
             [table.added(f"{file}.parquet", partition={"day": f"{day:02}"}) for file in range(3)],
             operation="WRITE",
         )
-    before = rows(table.path)
-    run = [sys.executable, "-m", "maint_assets.cli", "run", str(config(tmp_path))]
-    command = [*run, "--only", "compaction", "--execute", "--json"]
+    return table
 
-    killed(command, tmp_path, STEPS[step])
 
-    assert rows(table.path) == before
-    left = DeltaTable(table.path).get_add_actions().num_rows
-    assert left > DAYS, "the kill came too late to prove anything"
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    report = json.loads(done.stdout)["tables"]["t"]["compaction"]
-    assert rows(table.path) == before
-    assert DeltaTable(table.path).get_add_actions().num_rows == DAYS
-    assert report["files_removed"] - report["files_added"] == left - DAYS
+def killed(folder: Path, step: str) -> None:
+    """Runs the command in a process that ends at the step, and by no other cause."""
+    config = folder / "maintenance.yaml"
+    config.write_text(
+        "workspace: ./ws\n"
+        f"spark: {{spark.python.daemon.module: {MODULE}}}\n"
+        "tables:\n- {name: t, uri: ./table, compaction: {max_bytes_per_commit: 1}}\n"
+    )
+    arguments = ["run", str(config), "--only", "compaction", "--execute", "--json"]
+    process = subprocess.run(
+        [sys.executable, "-m", MODULE, step, *arguments],
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        timeout=180,
+        check=False,
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr
+
+
+def unknown(log: Path) -> set[Path]:
+    """What no reader of the log would look at."""
+    files = {path for path in log.rglob("*") if path.is_file()}
+    named = {path for path in log.iterdir() if LogFile.parse(path.name)}
+    return files - named - {log / "_last_checkpoint"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [name if name == EACH_TIME else pytest.param(name, marks=pytest.mark.long)
+             for name in STEPS],
+)  # fmt: skip
+def test_rows_stay_the_next_run_finishes_and_no_file_leaks(
+    name: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    step = STEPS[name]
+    table = table_at(tmp_path / "table", v2=name == "sidecars put")
+    before = delta_spark.rows(spark, table.path)
+
+    killed(tmp_path, name)
+
+    head = max(file.name for file in table.log.glob("*.json") if file.name[:20].isdigit())
+    assert int(head[:20]) == table.version + step.commits
+    assert delta_spark.rows(spark, table.path) == before
+    done = Chain.compacting(table.path, tmp_path / "ws", **ONE_A_COMMIT).compact().done
+    assert done is not None and done.bins == DAYS - step.commits
+    assert delta_spark.rows(spark, table.path) == before
+    vacuum = Chain.of(
+        table.path, tmp_path / "ws", retention="0 hours", allow_short_retention=True
+    ).vacuum()
+    assert vacuum.error is None
+    data = {path for path in table.path.rglob("*.*") if table.log not in path.parents}
+    live = {table.path / file for file in delta_spark.active_files(spark, table.path)}
+    assert data == live and len(live) == DAYS
+    assert unknown(table.log) == set(table.log.glob(step.left) if step.left else [])
+    assert delta_spark.rows(spark, table.path) == before

@@ -1,0 +1,116 @@
+"""A compaction that kills itself, and all that it started, at one step: as ``kill -9`` would.
+
+    python -m maint_assets_tests.compaction.killing STEP arguments of maint-assets ...
+
+Spark starts its Python by this module, too: a data file is written by an executor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, BinaryIO, Literal, NoReturn
+
+from maint_assets.cli import main
+
+MODULE = "maint_assets_tests.compaction.killing"
+
+_STEP, _GROUP = "MAINT_ASSETS_KILLED_AT", "MAINT_ASSETS_KILLED_GROUP"
+_STAGES = "maint_assets.assets.compaction_stages"
+_CHECKPOINT = "maint_assets.commit.checkpoint"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call before or after which all is killed, or in the middle of what it yields.
+
+    ``commits`` are in the log by then. ``left`` in the log is what only log cleanup removes.
+    """
+
+    call: str
+    when: Literal["before", "after", "half"]
+    nth: int = 1
+    commits: int = 4
+    left: str | None = None
+
+
+STEPS = {
+    "plan written": Step(f"{_STAGES}:packages", "before", commits=0),
+    "data file half written": Step("maint_assets.storage.write:new_file", "half", commits=0),
+    "data files written": Step(
+        "maint_assets.compaction.execution:commit_rewrites", "before", nth=2, commits=1
+    ),
+    "commit put": Step("maint_assets.commit.rewrites:put_if_absent", "after", nth=2, commits=2),
+    "batch recorded": Step(f"{_STAGES}:Outcome.take", "before", nth=2, commits=2),
+    "ledger written": Step(f"{_STAGES}:_checkpointed", "before"),
+    "checkpoint copied": Step(f"{_CHECKPOINT}:_check", "before", left=".*.checkpoint.*.tmp"),
+    "sidecars put": Step(f"{_CHECKPOINT}:put_if_absent", "before", left="_sidecars/*.parquet"),
+    "checkpoint in place": Step(f"{_CHECKPOINT}:_with_hint", "before"),
+    "hint copied": Step(
+        "maint_assets.commit.whole_files:_synced", "after", nth=2, left="._last_checkpoint.*.tmp"
+    ),
+    "hint moved": Step(f"{_CHECKPOINT}:replace", "after"),
+}
+"""What lies between any two steps of a compaction of four commits, in their order."""
+
+
+def kill() -> NoReturn:
+    """Ends the group of the command, and that of this Python worker, if it is one."""
+    for group in (int(os.environ[_GROUP]), 0):
+        os.killpg(group, signal.SIGKILL)
+    raise AssertionError("unreachable")
+
+
+def arm(step: Step) -> None:
+    """Puts the step's call in a wrapper that kills."""
+    module, _, name = step.call.partition(":")
+    *outer, name = name.split(".")
+    owner = functools.reduce(getattr, outer, import_module(module))
+    wrapper = _half if step.when == "half" else functools.partial(_killing, step=step)
+    setattr(owner, name, wrapper(getattr(owner, name)))
+
+
+def _killing(call: Callable[..., Any], *, step: Step) -> Callable[..., Any]:
+    calls = itertools.count(1)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        is_it = next(calls) == step.nth
+        if is_it and step.when == "before":
+            kill()
+        found = call(*args, **kwargs)
+        if is_it:
+            kill()
+        return found
+
+    return wrapped
+
+
+def _half(call: Callable[..., Any]) -> Callable[..., Any]:
+    @contextlib.contextmanager
+    def wrapped(*args: Any) -> Iterator[BinaryIO]:
+        with call(*args) as file:
+            yield file
+            file.flush()
+            os.truncate(file.fileno(), file.tell() // 2)
+            kill()
+
+    return wrapped
+
+
+if __name__ == "__main__":
+    if _STEP in os.environ:
+        arm(STEPS[os.environ[_STEP]])
+        runpy.run_module("maint_assets.workers", run_name="__main__")
+    else:
+        step = sys.argv.pop(1)
+        os.environ |= {_STEP: step, _GROUP: str(os.getpgrp())}
+        arm(STEPS[step])
+        main()

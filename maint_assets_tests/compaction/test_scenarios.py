@@ -1,0 +1,176 @@
+"""Where each scenario of the upstream suites is told (optimize.md 13), clustering left out."""
+
+import importlib
+
+SCENARIOS: dict[str, list[str]] = {
+    # OptimizeCompactionSuite
+    "optimize command": ["test_compaction::test_files_of_a_partition_become_one"],
+    "predicate on non-partition column": [
+        "test_compaction::test_predicates_of_anything_else_are_refused"
+    ],
+    "all partitions": ["test_compaction::test_files_of_a_partition_become_one"],
+    "with deletion vectors": [
+        "test_sizes::test_files_with_enough_deleted_rows_are_rewritten_beside_small_ones"
+    ],
+    "interleaved, first and last, only first": [
+        "test_partitions::test_only_parts_of_many_files_become_one_file_in_one_commit"
+    ],
+    "selected partitions": ["test_compaction::test_only_partitions_that_match_are_rewritten"],
+    "null partition columns": [
+        "test_partitions::test_no_value_is_one_partition_and_empty_text_another"
+    ],
+    "multiple partition columns": [
+        "test_partitions::test_only_parts_of_many_files_become_one_file_in_one_commit"
+    ],
+    "multiple jobs start at once": ["test_partitions::test_what_many_tasks_wrote_is_in_one_commit"],
+    "multiple predicates": ["test_compaction::test_only_partitions_that_match_are_rewritten"],
+    "batching": [
+        "test_compaction::test_commits_are_as_large_as_asked",
+        "test_partitions::test_batches_are_made_of_the_partitions_that_were_asked_for",
+    ],
+    "empty table": ["test_partitions::test_a_table_without_files_has_nothing_to_compact"],
+    "catalog-managed": ["test_purge::test_commits_that_a_catalog_owns_are_refused"],
+    "normalized partition values": [
+        "test_partitions::test_moments_are_merged_where_their_zone_is_told",
+        "delta.test_delta_partitions::test_spellings_of_one_value_are_one",
+    ],
+    "missing path": ["test_purge::test_what_is_no_table_is_refused"],
+    "missing predicate, no boolean": [
+        "test_compaction::test_predicates_of_anything_else_are_refused"
+    ],
+    "partition value with space": [
+        "test_partitions::test_no_value_is_one_partition_and_empty_text_another",
+        "test_feature_tables::test_rows_are_the_same_and_writers_go_on",
+    ],
+    # OptimizeConflictSuite
+    "DELETE between prepare and commit": [
+        "test_compaction::test_a_bin_whose_file_went_meanwhile_is_dropped_alone",
+        "commit.test_rewrites::test_only_the_bin_that_lost_an_input_is_dropped",
+        "commit.test_rewrites_with_spark::test_winners_of_delta_mean_what_the_rules_say",
+    ],
+    # OptimizeMetricsSuite
+    "history metrics": [
+        "commit.test_rewrites_with_spark::test_delta_reads_the_commit_and_goes_on",
+        "commit.test_metrics::test_percentiles_are_elements_at_their_share_of_the_count",
+    ],
+    # DeltaReorgSuite
+    "purge merges files with vectors": [
+        "test_purge::test_files_with_deleted_rows_are_merged_once_and_for_all"
+    ],
+    "second purge": ["test_purge::test_files_with_deleted_rows_are_merged_once_and_for_all"],
+    "purge without vectors": ["test_compaction::test_purge_rewrites_files_with_deleted_rows_only"],
+    "purge of some partitions": [
+        "test_purge::test_files_with_deleted_rows_are_merged_once_and_for_all"
+    ],
+    "renamed column kept": ["test_schemas::test_columns_that_came_went_and_were_renamed"],
+    "purge of a catalog-managed table": [
+        "test_purge::test_commits_that_a_catalog_owns_are_refused"
+    ],
+    # RowTrackingCompactionSuite, RowIdSuite, RowTrackingBackfillConflictsSuite
+    "fresh and materialised ids": [
+        "test_row_tracking::test_ids_stay_where_only_some_rows_hold_theirs",
+        "test_feature_tables::test_rows_are_the_same_and_writers_go_on",
+        "commit.test_rewrites_with_spark::test_row_ids_stay_the_same",
+    ],
+    "backfill-enabled tables": [
+        "test_row_tracking::test_ids_stay_after_a_backfill_and_where_only_some_rows_hold_theirs"
+    ],
+    "tracking disabled": [
+        "test_row_tracking::test_ids_come_and_cease_as_the_table_says_and_are_never_given_twice"
+    ],
+    "snapshot isolation with the domain": [
+        "test_row_tracking::test_ids_stay_after_a_backfill_and_where_only_some_rows_hold_theirs",
+        "commit.test_rewrites::test_commit_info_says_what_was_done_in_the_order_of_delta",
+    ],
+    "backfill wins": [
+        "commit.test_rewrites::test_backfill_gives_the_removes_its_row_ids",
+        "commit.test_rewrites::test_row_ids_that_changed_after_they_were_copied_lose_the_bin",
+    ],
+    # CDCReaderSuite, DeltaSourceSuite, DeltaVariantSuite
+    "no changes in the feed": [
+        "test_readers::test_streams_and_change_feeds_see_no_compaction",
+        "commit.test_rewrites_with_spark::test_delta_reads_the_commit_and_goes_on",
+    ],
+    "no new rows in a stream": ["test_readers::test_streams_and_change_feeds_see_no_compaction"],
+    "variants": ["test_feature_tables::test_variants_are_refused_by_name"],
+    # delta-rs: command_optimize.rs, test_optimize.py
+    "conflict for concurrent remove": [
+        "test_compaction::test_a_bin_whose_file_went_meanwhile_is_dropped_alone"
+    ],
+    "none for append": ["commit.test_rewrites::test_winner_that_touches_no_input_is_tolerated"],
+    "commit interval": ["test_compaction::test_commits_are_as_large_as_asked"],
+    "idempotent with several bins": [
+        "test_sizes::test_a_second_run_finds_nothing_where_a_partition_had_several_bins",
+        "test_bins::test_planning_settles_when_each_bin_becomes_one_file",
+    ],
+    "no merge across a large file": [
+        "test_sizes::test_large_files_do_not_part_small_ones_as_they_do_for_delta_rs"
+    ],
+    "live rows kept with vectors": [
+        "test_compaction::test_a_file_with_many_deleted_rows_is_rewritten_alone"
+    ],
+    "tombstones keep vectors": [
+        "commit.test_rewrites::test_removes_tell_the_logical_file_as_the_log_had_it"
+    ],
+    "schema-evolved tables": ["test_schemas::test_columns_that_came_went_and_were_renamed"],
+    "nested field named like a partition column": [
+        "test_schemas::test_columns_that_came_went_and_were_renamed"
+    ],
+    "nullable nested field by Spark": [
+        "test_schemas::test_columns_that_came_went_and_were_renamed"
+    ],
+    "delta-rs goes on": ["test_readers::test_delta_rs_goes_on"],
+    # extra for us
+    "EXISTS_DEFAULT not applied": ["test_data_files::test_defaults_of_columns_are_never_applied"],
+    "INT96 far dates": ["test_data_files::test_int96_is_exact_far_from_today"],
+    "NaN in statistics": ["test_statistics::test_nan_is_the_greatest_number_and_zeros_have_signs"],
+    "row-count guard": [
+        "test_compaction::test_a_file_with_other_rows_than_the_log_says_is_left",
+        "commit.test_soundness::test_batch_that_is_not_sound_is_refused",
+    ],
+    "lost response": ["commit.test_rewrite_faults::test_lost_response_is_known_by_its_transaction"],
+    "row tracking is enabled meanwhile": [
+        "commit.test_rewrites::test_winner_that_changes_the_table_closes_the_door"
+    ],
+    "two lost races": ["commit.test_rewrites::test_lost_races_number_rows_and_time_anew"],
+    "all-null and void columns": ["test_schemas::test_columns_that_came_went_and_were_renamed"],
+    "lone file with a vector": [
+        "test_compaction::test_a_file_with_many_deleted_rows_is_rewritten_alone"
+    ],
+    "all rows deleted": [
+        "test_compaction::test_files_whose_rows_are_all_deleted_go_without_a_new_one"
+    ],
+    "raw and normalised partition strings": [
+        "test_compaction::test_partition_values_are_compared_as_their_type"
+    ],
+    "vectors inline, absolute, relative": [
+        "test_deleted_rows::test_vector_of_each_place_gives_its_rows",
+        "test_deleted_rows::test_vector_by_a_relative_path_gives_its_rows",
+    ],
+    "absolute paths": ["test_readers::test_a_clone_is_compacted_and_its_source_is_not_touched"],
+    "killed between any two steps": [
+        "test_killed::test_rows_stay_the_next_run_finishes_and_no_file_leaks"
+    ],
+}
+NOT_YET = {
+    "metrics: real sizes, exact schema, second run, indexed columns": "not in the output yet",
+    "metrics of deletion vectors": "not in the output yet",
+    "purge of a dropped column": "a purge looks at deleted rows only: docs/compaction.md",
+    "Z-order, clustering: all suites": "another operation",
+}
+NOT_OURS = {
+    "database and table name": "names of a catalog: ours are locations",
+    "leftover threads": "bins are tasks of one Spark job",
+    "AutoCompactSuite": "a hook of Delta's own writer",
+    "UPGRADE UNIFORM": "metadata of Iceberg is refused",
+}
+
+
+def test_every_scenario_has_tests_that_are_there() -> None:
+    assert SCENARIOS.keys().isdisjoint(NOT_YET.keys() | NOT_OURS.keys())
+    for names in SCENARIOS.values():
+        for name in names:
+            module, _, test = name.partition("::")
+            package = "" if "." in module else "compaction."
+            found = importlib.import_module(f"maint_assets_tests.{package}{module}")
+            assert callable(getattr(found, test, None)), name
