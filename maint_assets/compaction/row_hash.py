@@ -24,6 +24,8 @@ Hashes = npt.NDArray[np.uint64]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MASK = (1 << 64) - 1
 _WORD = 8
+_SAMPLE = 1024
+"""Texts of which so many repeat are hashed once each: a dictionary costs more than a hash."""
 
 _NAMES = {
     pa.large_string(): "string",
@@ -149,13 +151,18 @@ def _one_nan(column: pa.Array) -> pa.Array:
 
 
 def _text_hashes(column: pa.Array) -> Hashes:
-    """Hashes of texts by their bytes, which need not be UTF-8; each distinct one is made once."""
-    binary = column.cast(pa.large_binary())
-    known = binary.dictionary_encode()
-    values = known.dictionary.to_numpy(zero_copy_only=False)
-    hashes = pd.util.hash_array(values, categorize=False)  # pyright: ignore[reportAttributeAccessIssue]
-    found = known.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    return hashes[found] if len(hashes) else np.zeros(len(column), np.uint64)
+    """Hashes of texts by their bytes, which need not be UTF-8; of nulls they are anything."""
+    texts = column.cast(pa.large_binary()).fill_null(b"")
+    some = texts.slice(0, _SAMPLE)
+    if 2 * pc.count_distinct(some).as_py() > len(some):
+        return _bytes_hashes(texts)
+    known = texts.dictionary_encode()
+    return _bytes_hashes(known.dictionary)[known.indices.to_numpy()]
+
+
+def _bytes_hashes(texts: pa.Array) -> Hashes:
+    values = texts.to_numpy(zero_copy_only=False)
+    return pd.util.hash_array(values, categorize=False)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _seed(text: str) -> np.uint64:

@@ -223,3 +223,13 @@ def test_slices_and_masked_rows_are_hashed_as_they_are() -> None:
 def test_a_type_that_no_table_has_is_refused() -> None:
     with pytest.raises(TypeError, match="null cannot be compared"):
         one(pa.null(), None)
+
+
+def test_texts_that_repeat_have_the_hashes_that_they_have_alone() -> None:
+    """Texts that repeat are hashed once each: the way must not show."""
+    texts = pa.table({"c": ["a", "b", None, ""] * 50})
+    alone = RowHash()
+    for at in range(len(texts)):
+        alone.add(texts.slice(at, 1).to_batches()[0])
+
+    assert hashed(texts) == alone
