@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 SAMPLED = 20
 """One bin of so many is compared where bins are ``sampled``."""
 
+SAMPLED_ROWS = 200_000
+"""Of a sampled bin the first rows are compared: what a rewrite does wrong, it does to those too."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
@@ -24,6 +27,11 @@ class RowCheck:
     extent: Literal["off", "sampled", "full"] = "off"
     digest: str = ""
     first: str | None = None
+
+    @property
+    def most_rows(self) -> int | None:
+        """How many rows of a bin are compared, None for all."""
+        return SAMPLED_ROWS if self.extent == "sampled" else None
 
     def takes(self, name: str) -> bool:
         """Whether a bin is compared: of one plan always the same ones, the first among them."""

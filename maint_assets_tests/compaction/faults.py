@@ -30,6 +30,12 @@ def changed(rows: pa.Table) -> pa.Table:
     )
 
 
+def last_changed(rows: pa.Table) -> pa.Table:
+    """The last text is another one."""
+    texts = [*rows["value"].to_pylist()[:-1], "other"]
+    return rows.set_column(rows.schema.get_field_index("value"), "value", [texts])
+
+
 def narrowed(rows: pa.Table) -> pa.Table:
     """The same numbers in a smaller type."""
     return rows.set_column(rows.schema.get_field_index("id"), "id", rows["id"].cast(pa.int32()))
@@ -40,7 +46,8 @@ def with_another_column(rows: pa.Table) -> pa.Table:
 
 
 FAULTS: dict[str, Callable[[pa.Table], pa.Table]] = {
-    fault.__name__: fault for fault in (swapped, changed, narrowed, with_another_column)
+    fault.__name__: fault
+    for fault in (swapped, changed, last_changed, narrowed, with_another_column)
 }
 
 
@@ -48,8 +55,8 @@ def inject(name: str) -> Callable[..., tuple[Add | None, list[int]]]:
     """Puts a fault behind the writing of new files, in this process; the writer as it was."""
     written = rewrite._output
 
-    def output(inputs: Any, partition: str, how: Any) -> tuple[Add | None, list[int]]:
-        new, counts = written(inputs, partition, how)
+    def output(inputs: Any, how: Any) -> tuple[Add | None, list[int]]:
+        new, counts = written(inputs, how)
         if new is None:
             return None, counts
         file = Path(how.table) / unquote(new.path)

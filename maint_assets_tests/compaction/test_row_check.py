@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from maint_assets.compaction import rewrite
+from maint_assets.compaction import rewrite, row_check
 from maint_assets.compaction.packages import Package
 from maint_assets.compaction.rewriting import rewriting
 from maint_assets.compaction.row_check import RowCheck, first_bin
@@ -92,6 +92,37 @@ def test_a_file_with_other_rows_fails_its_bin_and_is_removed(
     said = "cannot be read again" if fault == "truncated" else "holds other rows than its inputs"
     assert said in found[0]["reason"] and "nothing was committed" in found[0]["reason"]
     assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(("fault", "most"), [(None, 4), ("changed", 1), ("with_another_column", 1)])
+def test_of_a_sampled_bin_the_first_rows_are_compared(
+    fault: str | None,
+    most: int,
+    tmp_path: Path,
+    inject: Inject,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(row_check, "SAMPLED_ROWS", most)
+    table = TableBuilder(tmp_path).create().add("a").add("b", rows=3)
+    if fault is not None:
+        inject(fault)
+
+    found = rewritten(table.path, RowCheck("sampled", first="b"))
+
+    expected = ("failed", False) if fault else ("written", True)
+    assert {(row["state"], row["verified"]) for row in found} == {expected}
+
+
+def test_rows_behind_the_sample_are_not_compared(
+    tmp_path: Path, inject: Inject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_check, "SAMPLED_ROWS", 4)
+    table = TableBuilder(tmp_path).create().add("a").add("b", rows=3)
+    inject("last_changed")
+
+    assert {row["state"] for row in rewritten(table.path, RowCheck("sampled", first="b"))} == {
+        "written"
+    }
 
 
 def test_nothing_else_sees_that_rows_have_other_values(tmp_path: Path, inject: Inject) -> None:
