@@ -102,13 +102,21 @@ DROPS = {
 @pytest.mark.parametrize(
     ("made", "dropped"),
     [
-        ({"mode": "name", "tracked": "false", "clause": "PARTITIONED BY (p)"}, ["secret-column"]),
-        ({"mode": "name", "tracked": "true", "clause": ""}, ["secret-field"]),
+        pytest.param(
+            {"mode": "name", "tracked": "false", "clause": "PARTITIONED BY (p)"},
+            ["secret-column"],
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            {"mode": "name", "tracked": "true", "clause": ""},
+            ["secret-field"],
+            marks=pytest.mark.long,
+        ),
         (
             {"mode": "id", "tracked": "true", "clause": "PARTITIONED BY (p)"},
             ["secret-element", "secret-column"],
         ),
-        ({"mode": "id", "tracked": "false", "clause": ""}, []),
+        pytest.param({"mode": "id", "tracked": "false", "clause": ""}, [], marks=pytest.mark.long),
     ],
 )
 def test_the_files_of_deltas_own_purge_are_taken(
