@@ -214,7 +214,7 @@ VARIANTS = (
 )
 
 
-@pytest.mark.parametrize("shredded", [False, True])
+@pytest.mark.parametrize("shredded", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_variants_are_rewritten_by_spark(
     shredded: bool, spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:

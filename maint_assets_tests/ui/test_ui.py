@@ -121,6 +121,7 @@ def opened(page: Page, shown: Shown, stage: str, view: str = "overview") -> None
     page.get_by_role("button", name="Materialize").first.wait_for()
 
 
+@pytest.mark.long
 def test_a_compaction_is_planned_approved_and_executed(page: Page, shown: Shown) -> None:
     """First of all, so that the lineage shows both branches done."""
     before = len(runs(shown.address))

@@ -34,7 +34,7 @@ from maint_assets_tests.vacuum.planning import planned
 
 logger = logging.getLogger(__name__)
 
-STORIES = int(os.environ.get("STORIES", "6"))
+STORIES = int(os.environ.get("STORIES", "4"))
 EXECUTED_OF = 25
 """One of so many stories is executed too: by us, and on a copy by delta-spark."""
 
