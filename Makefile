@@ -52,8 +52,7 @@ N ?= 200
 
 stories: setup
 	STORIES=$(N) $(JAVA) $(RUN) pytest -m "long or slow" $(ARGS) \
-		maint_assets_tests/vacuum/test_stories.py maint_assets_tests/vacuum/test_scenarios.py \
-		maint_assets_tests/vacuum/test_faults.py maint_assets_tests/compaction \
+		maint_assets_tests/vacuum maint_assets_tests/compaction \
 		-o log_cli=true -o log_cli_level=INFO
 
 clean:

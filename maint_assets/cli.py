@@ -77,10 +77,17 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
 @cli.command()
 @click.argument("table_uri")
 @click.option("--where", help="Only partitions of which this condition in Spark SQL holds.")
-@click.option("--purge", is_flag=True, help="Rewrite exactly the files with deleted rows.")
+@click.option(
+    "--purge", is_flag=True, help="Rewrite exactly the files with deleted rows or dropped columns."
+)
 @click.option("--target-size", help="Size of the new files, such as 256MB.")
 @click.option("--min-size", help="Smaller files are merged; half of the target if not given.")
 @click.option("--max-bytes", help="Rewrite at most so much; the rest is postponed.")
+@click.option(
+    "--verify-rows",
+    type=click.Choice(["off", "sampled", "full"]),
+    help="Of how many bins rows are compared before the commit; sampled if not given.",
+)
 @_execute
 @_yes
 @_paths
@@ -99,6 +106,7 @@ def optimize(table_uri: str, workspace: str, **options: Any) -> None:
         "target_size": "target_file_size",
         "min_size": "min_file_size",
         "max_bytes": "max_bytes_per_run",
+        "verify_rows": "verify_rows",
     }
     asked = {key: options[name] for name, key in keys.items() if options[name] is not None}
     settings, table = _one_table(

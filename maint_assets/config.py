@@ -93,6 +93,13 @@ Size = Annotated[
 ]
 
 
+RowExtent = Annotated[
+    Literal["off", "sampled", "full"],
+    # YAML 1.1 reads a plain `off` as false.
+    BeforeValidator(lambda value: "off" if value is False else value),
+]
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -131,6 +138,7 @@ class CompactionSettings(_Model):
     plan_max_age: Duration = timedelta(hours=24)
     max_bytes_per_run: Size | None = None
     max_bytes_per_commit: Size = 64 << 30
+    verify_rows: RowExtent = "sampled"
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> CompactionSettings:

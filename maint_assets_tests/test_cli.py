@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from maint_assets import cli
+from maint_assets.assets.metadata import human_bytes
 from maint_assets_tests.builder import TableBuilder
 
 PROGRAM = Path(sys.executable).with_name("maint-assets")
@@ -249,6 +250,7 @@ def test_optimize_plans_and_says_what_stays(run: Shell, small: TableBuilder) -> 
 
     assert (found["executed"], found["bins"], found["version_after"]) == (False, 1, None)
     assert found["candidates"]["files"] == 3 and found["files_removed"] == 0
+    assert (found["metrics"], found["verified_bins"]) == (None, 0)
     assert [(each["reason"], each["files"]) for each in found["left_out"]] == [("alone", 1)]
 
 
@@ -258,6 +260,7 @@ def test_optimize_executes(run: Shell, small: TableBuilder) -> None:
     assert (found["version_before"], found["version_after"]) == (3, 4)
     assert (found["files_removed"], found["files_added"], found["rows"]) == (3, 1, 6)
     assert Path(found["ledger"]).is_dir()
+    assert (found["verified_bins"], found["metrics"]["filesRemoved"]["totalFiles"]) == (1, 3)
     assert run.json("optimize", small.path, "--execute")["version_after"] is None
 
 
@@ -267,6 +270,17 @@ def test_optimize_says_in_the_terminal_what_it_did(run: Shell, small: TableBuild
     assert code == 0
     assert "3 files" in out and "day=2026-01-01/a.parquet" in out
     assert "committed in version 4" in " ".join(out.split())
+    size = human_bytes(next(small.path.rglob("part-*.parquet")).stat().st_size)
+    assert f"after 1 {size} {size} {size} {size}" in " ".join(out.split())
+    assert "1 partition, 1 bin, 1 commit; 0 of 3 considered files stay." in out
+    assert "Rows compared in 1 of 1 bin." in out
+
+
+def test_optimize_compares_no_rows_if_asked(run: Shell, small: TableBuilder) -> None:
+    code, out, _ = run("optimize", small.path, "--execute", "--verify-rows", "off")
+
+    assert code == 0
+    assert "Rows compared in no bin." in out
 
 
 @pytest.mark.parametrize(

@@ -244,3 +244,22 @@ def test_an_unknown_table_is_refused_with_the_nearest_name() -> None:
 
 def test_a_config_error_is_a_usage_error() -> None:
     assert ConfigError.exit_code == 2
+
+
+@pytest.mark.parametrize("extent", ["off", "'off'", "sampled", "full"])
+def test_how_many_rows_are_compared_is_said_in_a_word(extent: str) -> None:
+    """YAML reads a plain `off` as false."""
+    found = parsed(f"tables: [{{name: a, uri: a, compaction: {{verify_rows: {extent}}}}}]")
+
+    assert found.tables[0].compaction.verify_rows == extent.strip("'")
+
+
+@pytest.mark.parametrize("extent", ["on", "some", "1", "null", "true"])
+def test_another_word_for_it_is_refused(extent: str) -> None:
+    said = refusal(f"tables:\n- name: a\n  uri: a\n  compaction:\n    verify_rows: {extent}")
+
+    assert said.startswith("m.yaml:5: ") and "'off', 'sampled' or 'full'" in said
+
+
+def test_rows_of_some_bins_are_compared_if_nothing_is_said() -> None:
+    assert config.CompactionSettings().verify_rows == "sampled"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from maint_assets.assets.compaction_stages import BinsSummary, RewrittenSummary
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class CompactionReport:
             "executed": done is not None,
             "plan_digest": plan.digest,
             "bins": done.bins if done else plan.bins,
+            "bins_by_engine": done.bins_by_engine if done else {},
             "candidates": {"files": plan.files, "bytes": plan.bytes, "rows": plan.rows},
             "considered_files": plan.considered_files,
             "by_reason": self.planned.by_reason,
@@ -64,7 +67,9 @@ class CompactionReport:
             "dropped_bins": done.dropped if done else 0,
             "refused_bins": done.refused if done else 0,
             "failed_bins": done.failed if done else 0,
+            "verified_bins": done.verified_bins if done else 0,
             "not_committed": done.not_committed if done else {},
+            "metrics": msgspec.to_builtins(done.metrics) if done else None,
             "seconds": self.seconds,
             "ledger": self.ledger,
             "plan": self.bins.rows_location.path,

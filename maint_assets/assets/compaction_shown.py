@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 WORDS = {
     "small": "small",
     "deleted_rows": "with deleted rows",
+    "dropped_columns": "with dropped columns",
     "no_stats": "without statistics",
     "large": "large enough",
-    "whole": "without deleted rows",
+    "whole": "without deleted rows or dropped columns",
     "alone": "with nothing to be merged with",
     "clustered": "clustered",
     "other_partition": "in other partitions",
@@ -36,7 +37,7 @@ def bins_line(planned: BinsSummary) -> str:
     return (
         f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)} in "
         f"{human_count(plan.bins, 'bin')}**: {_counts(planned.by_reason)}{stay}\n\n"
-        f"To approve, launch `rewritten_files` with `approved_plan`:  \n`{plan.digest}`"
+        f"To approve, launch `rewritten_files`  \nwith `approved_plan`:  \n`{plan.digest}`"
     )
 
 
@@ -45,22 +46,48 @@ def rewritten_line(done: RewrittenSummary) -> str:
     rest = ", ".join(
         f"{human_count(count, 'bin')} {what}"
         for what, count in (
+            ("by Spark", done.bins_by_engine.get("spark", 0)),
             ("dropped", done.dropped), ("refused", done.refused), ("failed", done.failed)
         )
         if count
     )  # fmt: skip
     versions = ", ".join(map(str, done.versions)) or "none"
-    return (
-        f"**{human_count(done.files_removed, 'file')}, {human_bytes(done.bytes_removed)} became "
-        f"{human_count(done.files_added, 'file')}, {human_bytes(done.bytes_added)}** with "
-        f"{human_count(done.rows_added, 'row')}, committed in version {versions}"
-        + (f"; {rest}" if rest else "")
+    lines = [
+        f"**{human_count(done.files_removed, 'file')}, {human_bytes(done.bytes_removed)}**",
+        f"**became {human_count(done.files_added, 'file')}, {human_bytes(done.bytes_added)}**",
+        f"with {human_count(done.rows_added, 'row')}",
+        f"committed in version {versions}" + (f"; {rest}" if rest else ""),
+        verified_line(done),
+    ]
+    return "  \n".join(lines)
+
+
+def verified_line(done: RewrittenSummary) -> str:
+    """Of how many bins the rows were compared."""
+    if not done.verified_bins:
+        return "rows compared in no bin"
+    bins = human_count(done.bins, "bin")
+    return f"rows compared in {done.verified_bins:,} of {bins}"
+
+
+def planned_picture(planned: BinsSummary) -> str:
+    """Live files by size, and how many of them are to be rewritten, as a picture."""
+    return size_histogram(
+        planned.sizes,
+        planned.planned_sizes,
+        names=("live files", "to be rewritten"),
+        told="{1:,} of {0:,} files",
     )
 
 
 def sizes_picture(done: RewrittenSummary) -> str:
     """Live files by size before and after, as a picture."""
-    return size_histogram(done.sizes_before, done.sizes_after)
+    return size_histogram(
+        done.sizes_before,
+        done.sizes_after,
+        names=("files before", "files after"),
+        told="{0:,} files, now {1:,}",
+    )
 
 
 def _counts(counts: dict[str, int]) -> str:
@@ -68,7 +95,12 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _same_rows(_: StageRun, done: RewrittenSummary) -> tuple[bool, dict[str, Any]]:
-    shown = {"rows_before": done.rows_removed, "rows_after": done.rows_added}
+    shown = {
+        "rows_before": done.rows_removed,
+        "rows_after": done.rows_added,
+        "bins": done.bins,
+        "bins_with_rows_compared": done.verified_bins,
+    }
     return done.rows_removed == done.rows_added, shown
 
 
@@ -80,7 +112,10 @@ def _all_rewritten(_: StageRun, done: RewrittenSummary) -> tuple[bool, dict[str,
 
 
 SAME_ROWS = Check(
-    "same_rows", "The new files hold as many rows as lived in the old ones.", _same_rows
+    "same_rows",
+    "The new files hold as many rows as lived in the old ones, and the same rows where they were "
+    "compared (verify_rows): a bin with others is never committed.",
+    _same_rows,
 )
 ALL_REWRITTEN = Check(
     "all_rewritten", "No bin was refused or failed.", _all_rewritten, blocking=False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,11 +22,18 @@ from maint_assets.compaction.bins import (
     PLANNED_REASONS,
 )
 from maint_assets.compaction.execution import Terms, rewritten_batch
+from maint_assets.compaction.metrics import (
+    REWRITTEN_COUNTS,
+    REWRITTEN_MEASURES,
+    RewriteMetrics,
+)
+from maint_assets.compaction.outcome import Outcome
 from maint_assets.compaction.packages import commit_batches, packages
 from maint_assets.compaction.plan import CompactionPlan, Selection, commit_mark, ready_head
 from maint_assets.compaction.planning import planned_bins
-from maint_assets.compaction.rewrite import REWRITTEN_ARROW, REWRITTEN_COUNTS, REWRITTEN_MEASURES
+from maint_assets.compaction.rewrite import REWRITTEN_ARROW
 from maint_assets.compaction.rewriting import rewriting
+from maint_assets.compaction.row_check import RowCheck, first_bin
 from maint_assets.config import milliseconds
 from maint_assets.errors import MaintError, RewriteError
 from maint_assets.snapshot.head import table_head
@@ -38,10 +44,9 @@ from maint_assets.storage.parts import Target, Written
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import pyarrow as pa
-
     from maint_assets.assets.approval import Approval
     from maint_assets.assets.run import StageRun
+    from maint_assets.compaction.packages import Package
     from maint_assets.config import CompactionSettings
     from maint_assets.snapshot.head import TableHead
 
@@ -53,23 +58,30 @@ SHOWN_REASONS = 20
 
 @dataclass(frozen=True, slots=True)
 class BinsSummary:
-    """The plan, the files of its bins by the reason why they are rewritten, live files by size."""
+    """The plan, the files of its bins by the reason why they are rewritten, and by size.
+
+    ``sizes`` counts all live files, ``planned_sizes`` those of bins.
+    """
 
     plan: CompactionPlan
     by_reason: dict[str, int]
     sizes: dict[str, int]
+    planned_sizes: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class RewrittenSummary:
     """What a rewrite did; sizes in bytes, rows are live ones.
 
-    ``versions`` are those that it committed; ``dropped``, ``refused`` and ``failed`` count bins
-    that were not, ``not_committed`` says why.
+    ``bins`` were committed, in ``versions`` and as ``bins_by_engine`` (arrow, spark) says;
+    ``dropped``, ``refused`` and ``failed`` count bins that were not, ``not_committed`` says why.
+    ``verified_bins`` are committed ones whose new file was read again and compared with its inputs
+    row by row. ``metrics`` are Delta's numbers.
     """
 
     plan_digest: str
     bins: int
+    verified_bins: int
     files_removed: int
     files_added: int
     bytes_removed: int
@@ -87,6 +99,8 @@ class RewrittenSummary:
     sizes_after: dict[str, int]
     seconds: float
     approved_by: str | None
+    metrics: RewriteMetrics
+    bins_by_engine: dict[str, int]
 
 
 def compaction_bins_stage(run: StageRun) -> StageResult:
@@ -102,7 +116,7 @@ def compaction_bins_stage(run: StageRun) -> StageResult:
             run.spark,
             head,
             selection,
-            partitions=how.schema.partitions,
+            files=how.files,
             live_files=seen.live_files,
             parallelism=run.parallelism,
             scratch=scratch,
@@ -112,7 +126,8 @@ def compaction_bins_stage(run: StageRun) -> StageResult:
     metrics = written.metrics
     by_reason = {name: metrics[f"reason_{name}"] for name in PLANNED_REASONS}
     found = {name: count for name, count in by_reason.items() if count}
-    summary = BinsSummary(plan, found, seen.size_histogram)
+    planned_sizes = {name: metrics[f"planned {name}"] for name in seen.size_histogram}
+    summary = BinsSummary(plan, found, seen.size_histogram, planned_sizes)
     return result(run, written, summary)
 
 
@@ -127,12 +142,20 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     approval.refuse_other(run, "compaction_bins", plan.digest)
     max_age_ms = milliseconds(run.table.compaction.plan_max_age)
     head = ready_head(plan, max_age_ms=max_age_ms, now_ms=run.now_ms())
-    terms = Terms(plan, head, rewriting(head), run.now_ms)
-    started = time.monotonic()
-    total, outcome, ended = _executed(run, terms)
+    started, started_ms = time.monotonic(), run.now_ms()
+    planned = packages(
+        run.spark,
+        run.upstream("compaction_bins").parts(),
+        max_bytes=run.table.compaction.max_bytes_per_commit,
+        parallelism=run.parallelism,
+    )
+    check = RowCheck(run.table.compaction.verify_rows, plan.digest, first_bin(planned))
+    terms = Terms(plan, head, replace(rewriting(head), row_check=check), run.now_ms)
+    total, outcome, ended = _executed(run, terms, planned)
     summary = RewrittenSummary(
         plan_digest=plan.digest,
         bins=outcome.bins["committed"],
+        verified_bins=outcome.verified,
         **{name: total.measured[name] for name in REWRITTEN_COUNTS},
         dropped=outcome.bins["dropped"],
         refused=outcome.bins["refused"],
@@ -144,6 +167,14 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
         sizes_after=_sizes_after(seen.sizes, total.measured),
         seconds=round(time.monotonic() - started, 3),
         approved_by=approval.by,
+        metrics=RewriteMetrics.of(
+            total.measured,
+            outcome,
+            how=terms.how,
+            considered=plan.considered_files,
+            times_ms=(started_ms, run.now_ms()),
+        ),
+        bins_by_engine=dict(sorted(outcome.engines.items())),
     )
     written = Dataset(total.rows, plan.digest, total.measured)
     run.output.write_manifest(written, total.parts, total.largest)
@@ -162,16 +193,16 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     return made
 
 
-def _executed(run: StageRun, terms: Terms) -> tuple[Written, Outcome, Exception | None]:
+def _executed(
+    run: StageRun, terms: Terms, planned: list[Package]
+) -> tuple[Written, Outcome, Exception | None]:
     """What was written to the ledger, what became of the bins, and what ended it early.
 
     An error before the first commit is raised.
     """
-    parts = run.upstream("compaction_bins").parts()
     max_bytes = run.table.compaction.max_bytes_per_commit
-    planned = packages(run.spark, parts, max_bytes=max_bytes, parallelism=run.parallelism)
     target = Target(run.output.rows_location.path, REWRITTEN_ARROW, REWRITTEN_MEASURES)
-    total, outcome = target.nothing(), Outcome()
+    total, outcome = target.nothing(), Outcome(terms.how.schema.partitions)
     for batch in commit_batches(planned, max_bytes=max_bytes):
         try:
             with run.output.scratch() as scratch, typed_errors():
@@ -215,24 +246,6 @@ def _sizes_after(sizes: dict[str, int], measured: Mapping[str, int]) -> dict[str
         name: count - measured[f"removed {name}"] + measured[f"added {name}"]
         for name, count in sizes.items()
     }
-
-
-class Outcome:
-    """What became of bins, over all batches."""
-
-    def __init__(self) -> None:
-        self.bins, self.reasons = Counter[str](), Counter[str]()
-        self.versions: list[int] = []
-
-    def take(self, batch: pa.RecordBatch) -> None:
-        """Counts the bins of a batch: its files of one bin all have one state."""
-        rows = batch.select(["bin", "state", "reason", "version"]).to_pylist()
-        for row in {row["bin"]: row for row in rows}.values():
-            self.bins[row["state"]] += 1
-            if row["reason"] is not None:
-                self.reasons[row["reason"]] += 1
-            if row["version"] is not None and row["version"] not in self.versions:
-                self.versions.append(row["version"])
 
 
 def asked_selection(settings: CompactionSettings) -> Selection:

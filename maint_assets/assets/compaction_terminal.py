@@ -8,13 +8,14 @@ import pyarrow.dataset as ds
 from rich.markup import escape
 from rich.table import Table
 
-from maint_assets.assets.compaction_shown import WORDS
+from maint_assets.assets.compaction_shown import WORDS, verified_line
 from maint_assets.assets.metadata import human_bytes, human_count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from maint_assets.assets.compaction_report import CompactionReport
+    from maint_assets.compaction.metrics import RewriteMetrics
 
 
 def show_bins(console: Console, report: CompactionReport, *, paths: bool = False) -> None:
@@ -56,6 +57,34 @@ def show_rewritten(console: Console, report: CompactionReport) -> None:
         f"in {done.seconds:.1f} s"
         + (f", committed in version {versions}." if versions else "; nothing was committed.")
     )
+    if versions:
+        console.print(_sizes(done.metrics))
+        console.print(_counts(done.metrics))
+        console.print(f"{verified_line(done).capitalize()}.")
     for reason, count in done.not_committed.items():
         console.print(f"[yellow]{human_count(count, 'bin')} not rewritten[/]: {escape(reason)}")
     console.print(f"[dim]ledger: {escape(report.ledger or '')}[/]")
+
+
+def _sizes(metrics: RewriteMetrics) -> Table:
+    """The files before and after, with their sizes."""
+    names = ("files", "count", "bytes", "smallest", "average", "largest")
+    table = Table(*names, box=None, pad_edge=False, header_style="dim")
+    for name, files in (("before", metrics.files_removed), ("after", metrics.files_added)):
+        sizes = (files.total_size, files.min or 0, files.avg, files.max or 0)
+        table.add_row(name, f"{files.total_files:,}", *map(human_bytes, sizes))
+    return table
+
+
+def _counts(metrics: RewriteMetrics) -> str:
+    vectors = metrics.deletion_vector_stats
+    gone = human_count(vectors.num_deletion_vectors_removed, "deletion vector")
+    rows = human_count(vectors.num_deletion_vector_rows_removed, "deleted row")
+    return (
+        f"{human_count(metrics.partitions_optimized, 'partition')}, "
+        f"{human_count(metrics.num_bins, 'bin')}, {human_count(metrics.num_batches, 'commit')}; "
+        f"{metrics.total_files_skipped:,} of "
+        f"{human_count(metrics.total_considered_files, 'considered file')} stay"
+        + (f"; without {gone} and {rows} now" if vectors.num_deletion_vectors_removed else "")
+        + "."
+    )

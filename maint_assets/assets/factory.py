@@ -171,16 +171,15 @@ def _materialized(
 
 def _materialize_result(stage: Stage, run: StageRun, made: StageResult) -> dg.MaterializeResult:
     shown = made.written.rows > 0
-    table = preview(run.output.largest(), stage.schema) if shown else None
+    table = preview(run.output.largest(), stage.preview_schema) if shown else None
     shown_metadata = metadata(
         made,
         line=stage.line(made.summary),
         dataset=run.output,
+        picture=None if stage.picture is None else stage.picture(made.summary),
         preview=table,
         schema=stage.schema,
     )
-    if stage.picture is not None:
-        shown_metadata["picture"] = dg.MetadataValue.md(stage.picture(made.summary))
     return dg.MaterializeResult(
         metadata=shown_metadata,
         check_results=[check.result(run, made.summary) for check in stage.checks],

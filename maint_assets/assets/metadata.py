@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,11 +50,15 @@ def metadata(
     dataset: StageDataset,
     preview: dg.TableMetadataValue | None,
     schema: T.StructType,
+    picture: str | None = None,
 ) -> dict[str, Any]:
     """The metadata of a materialisation: numbers of the summary plot over time in the UI."""
-    shown: dict[str, Any] = {"summary": dg.MetadataValue.md(line)}
-    if preview is not None:
-        shown["preview"] = preview
+    seen_first = {
+        "summary": dg.MetadataValue.md(line),
+        "picture": None if picture is None else dg.MetadataValue.md(picture),
+        "preview": preview,
+    }
+    shown: dict[str, Any] = {name: each for name, each in seen_first.items() if each is not None}
     shown |= {
         "dataset": dg.MetadataValue.path(dataset.location.path),
         "dagster/row_count": result.written.rows,
@@ -65,8 +70,9 @@ def metadata(
         if hasattr(plan, "share"):
             shown["share"] = plan.share
     for name, value in _flat(dataclasses.asdict(result.summary)).items():
-        if name.endswith("_ms") and isinstance(value, int):
-            shown[name.removesuffix("_ms")] = dg.MetadataValue.text(_moment(name, value))
+        if name.endswith(("_ms", "TimeMs")) and isinstance(value, int):
+            named = name.removesuffix("_ms").removesuffix("Ms")
+            shown[named] = dg.MetadataValue.text(_moment(name, value))
         elif isinstance(value, (bool, int, float)):
             shown[name] = value
         elif isinstance(value, str) and name not in shown:
@@ -85,9 +91,9 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested numbers under joined names, so that each has a plot of its own."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, (dict, msgspec.Struct)):
             nested = "" if name == "plan" else f"{prefix}{name}/"
-            flat |= _flat(value, nested)
+            flat |= _flat(msgspec.to_builtins(value), nested)
         elif isinstance(value, list):
             flat[prefix + name] = ", ".join(map(str, value)) or "none"
         else:

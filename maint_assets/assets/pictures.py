@@ -2,50 +2,64 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WIDTH, ROW, LABEL, BAR = 560, 40, 90, 380
-BEFORE, AFTER, TEXT = "#b4bcd0", "#4f43dd", "#4a5568"
+INLINE = 1_000
+"""Dagster hides Markdown of so many characters behind a link."""
+
+WIDTH, ROW, BAR = 270, 40, 264
+FIRST, SECOND, TEXT = "b4bcd0", "4f43dd", "4a5568"
+_SAFE = " !$'()*+,-./:;=@"
 
 
-def size_histogram(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """How many files of each size there were and are: a bar each, by the name of the size."""
-    most = max([*before.values(), *after.values(), 1])
-    shown = [name for name in before if before[name] or after.get(name, 0)]
-    parts = [_legend()]
+def size_histogram(
+    first: Mapping[str, int], second: Mapping[str, int], *, names: tuple[str, str], told: str
+) -> str:
+    """Two numbers of files of each size, a bar each, longest for the most.
+
+    ``names`` say what the two numbers are, ``told`` is how both are written in a line of text.
+    """
+    most = max([*first.values(), *second.values(), 1])
+    shown = [name for name in first if first[name] or second.get(name, 0)]
+    texts = [_text(16, 12, names[0]), _text(146, 12, names[1])]
+    bars = ["M0 3h10v10H0z"], ["M130 3h10v10h-10z"]
     for row, name in enumerate(shown):
-        top = ROW * (row + 1)
-        parts.append(_text(LABEL - 8, top + 20, name, anchor="end"))
-        parts.append(_bar(top + 4, before[name], most=most, colour=BEFORE))
-        parts.append(_bar(top + 20, after.get(name, 0), most=most, colour=AFTER))
-    return markdown("".join(parts), ROW * (len(shown) + 1), "files by size, before and after")
+        top = ROW * row + 22
+        numbers = first[name], second.get(name, 0)
+        texts.append(_text(0, top + 11, f"{_words(name, list(first))}: {told.format(*numbers)}"))
+        for at, number in enumerate(numbers):
+            bars[at].append(_bar(top + 16 + 9 * at, number, most=most))
+    drawn = "".join(
+        f"<path fill='#{colour}' d='{''.join(each)}'/>"
+        for colour, each in zip((FIRST, SECOND), bars, strict=True)
+    )
+    return markdown(drawn + "".join(texts), ROW * len(shown) + 22, "files by size")
 
 
 def markdown(shapes: str, height: int, title: str) -> str:
     """Shapes as a picture in Markdown."""
-    size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
-    style = 'font-family="sans-serif" font-size="12"'
-    svg = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{shapes}</svg>'
-    return f"![{title}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
+    size = f"width='{WIDTH}' height='{height}'"
+    style = f"font-family='sans-serif' font-size='12' fill='#{TEXT}'"
+    svg = f"<svg xmlns='http://www.w3.org/2000/svg' {size} {style}>{shapes}</svg>"
+    return f"![{title}](<data:image/svg+xml,{quote(svg, safe=_SAFE)}>)"
 
 
-def _legend() -> str:
-    return "".join(
-        f'<rect x="{x}" y="10" width="12" height="12" fill="{colour}"/>' + _text(x + 18, 20, name)
-        for x, name, colour in ((LABEL, "before", BEFORE), (LABEL + 90, "after", AFTER))
-    )
+def _words(size: str, sizes: list[str]) -> str:
+    """The name of a size without signs, from where the one before ends."""
+    at = sizes.index(size)
+    if at and size.startswith("<"):
+        return f"{sizes[at - 1].strip('<').split()[0]} to {size.strip('<')}"
+    return size.replace(">=", "from ").replace("<", "under ")
 
 
-def _bar(top: int, count: int, *, most: int, colour: str) -> str:
-    width = max(round(BAR * count / most), 1 if count else 0)
-    bar = f'<rect x="{LABEL}" y="{top}" width="{width}" height="14" fill="{colour}"/>'
-    return bar + _text(LABEL + width + 6, top + 12, f"{count:,}")
+def _bar(top: int, number: int, *, most: int) -> str:
+    width = max(round(BAR * number / most), 1 if number else 0)
+    return f"M0 {top}h{width}v8H0z" if width else ""
 
 
-def _text(x: int, y: int, text: str, *, anchor: str = "start") -> str:
-    return f'<text x="{x}" y="{y}" fill="{TEXT}" text-anchor="{anchor}">{escape(text)}</text>'
+def _text(x: int, y: int, text: str) -> str:
+    return f"<text x='{x}' y='{y}'>{text}</text>"

@@ -11,6 +11,7 @@ from maint_assets.assets.compaction_shown import (
     ALL_REWRITTEN,
     SAME_ROWS,
     bins_line,
+    planned_picture,
     rewritten_line,
     sizes_picture,
 )
@@ -63,6 +64,14 @@ class Stage:
     execute: Callable[[StageRun, Approval], StageResult] | None = None
     branch: Branch = "vacuum"
     picture: Callable[[Any], str] | None = None
+    previewed: tuple[str, ...] = ()
+
+    @property
+    def preview_schema(self) -> T.StructType:
+        """The columns that a preview shows: all, or those ``previewed``, in that order."""
+        if not self.previewed:
+            return self.schema
+        return type(self.schema)([self.schema[name] for name in self.previewed])
 
     def approval(self, table: TableSettings) -> str:
         """Whether a table's plans of this branch need a person: ``manual`` or ``auto``."""
@@ -170,12 +179,15 @@ COMPACTION_STAGES: Mapping[str, Stage] = {
             "compaction_bins", ("snapshot",),
             "The plan: live files that are rewritten together, and why.",
             COMPACTION_SCHEMA, bins_line, compaction_bins_stage, branch="compaction",
+            picture=planned_picture,
+            previewed=("partition", "path", "size", "rows", "deleted", "reason", "bin"),
         ),
         Stage(
             "rewritten_files", ("compaction_bins",),
             "The execution of the plan: files before and after, and the commits.",
             REWRITTEN_SCHEMA, rewritten_line, execute=rewritten_files_stage,
             checks=(SAME_ROWS, ALL_REWRITTEN), branch="compaction", picture=sizes_picture,
+            previewed=("role", "path", "size", "rows", "state", "reason", "verified", "version"),
         ),
     )
 }  # fmt: skip

@@ -21,6 +21,7 @@ from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import canonical_values
 from maint_assets.delta.paths import TableRoot
 from maint_assets.snapshot.places import placed
+from maint_assets.snapshot.summary import size_counts
 from maint_assets.storage.columns import arrow_schema, column, runs
 from maint_assets.storage.parts import Measure
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from maint_assets.compaction.plan import Selection
     from maint_assets.delta.schema import Field
 
-PLANNED_REASONS = ("small", "deleted_rows", "no_stats")
+PLANNED_REASONS = ("small", "deleted_rows", "dropped_columns", "no_stats")
 LEFT_OUT_REASONS = ("large", "whole", "alone", "clustered", "other_partition", "postponed")
 
 COMPACTION_SCHEMA = T.StructType([
@@ -44,8 +45,8 @@ COMPACTION_SCHEMA = T.StructType([
     column("rows", "bigint", "rows in the file, deleted ones included", nullable=True),
     column("deleted", "bigint", "rows deleted by the deletion vector"),
     column("clustered", "boolean", "whether it is part of a clustering"),
-    column("reason", "string", "why it is rewritten: small, deleted_rows, no_stats; or stays"),
-    column("engine", "string", "what rewrites it"),
+    column("reason", "string", "why it is rewritten, or why it stays"),
+    column("engine", "string", "what rewrites it, unless a look into it speaks against it"),
     column("added", "bigint", "order in which files came to the table"),
     column("add", "string", "the add action of the log, statistics left out", nullable=True),
 ])
@@ -77,6 +78,7 @@ BINS_MEASURES = {
         f"reason_{name}": Measure("count", where=PLANNED & (pc.field("reason") == name))
         for name in PLANNED_REASONS
     },
+    **size_counts("planned ", PLANNED),
 }
 
 _ROWS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>\d{1,18})\s*[,}]'
@@ -85,11 +87,15 @@ _ROWS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>\d{1,18})\s*[,}]'
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What tells candidates from files that stay: the table's root and columns, the selection."""
+    """What tells candidates from files that stay: the table's root and columns, the selection.
+
+    ``engine`` is what the table's files are rewritten by, as far as its schema tells.
+    """
 
     root: TableRoot
     partitions: tuple[Field, ...]
     selection: Selection
+    engine: str = "arrow"
 
 
 def candidates(files: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[pa.RecordBatch]:
@@ -188,6 +194,8 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
         safe=False,
     )
     wanted = pc.is_in(reason, pa.array(PLANNED_REASONS))
+    if judge.selection.purge:  # a look into the file may yet find a dropped column
+        wanted = pa.repeat(pa.scalar(value=True), len(batch))
     columns = {
         "bin": pa.nulls(len(batch), pa.string()),
         "position": pa.nulls(len(batch), pa.int64()),
@@ -200,7 +208,7 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
         "deleted": deleted,
         "clustered": pc.is_valid(add.field("clusteringProvider")),
         "reason": reason,
-        "engine": pa.repeat(pa.scalar("arrow"), len(batch)),
+        "engine": pa.repeat(pa.scalar(judge.engine), len(batch)),
         "added": pc.coalesce(
             add.field("defaultRowCommitVersion"), add.field("modificationTime"), 0
         ),
@@ -261,12 +269,14 @@ def _partitions(values: pa.MapArray, partitions: tuple[Field, ...]) -> pa.Array:
 
 def _texts(add: pa.StructArray, rows: pa.Array, wanted: pa.Array) -> pa.Array:
     """The add actions that are wanted as JSON, null for others; of statistics only the rows."""
-    texts: list[str | None] = [None] * len(add)
-    for at in np.flatnonzero(wanted.to_numpy(zero_copy_only=False)).tolist():
-        action = add[at].as_py(maps_as_pydicts="strict")
+    texts = np.full(len(add), None, object)
+    actions = add.filter(wanted).to_pylist(maps_as_pydicts="strict")
+    found: list[str] = []
+    for action, count in zip(actions, rows.filter(wanted).to_pylist(), strict=True):
         kept = {name: value for name, value in action.items() if value is not None}
-        kept["stats"] = None if (count := rows[at].as_py()) is None else _stats(count)
-        texts[at] = msgspec.json.encode(msgspec.convert(kept, Add)).decode()
+        kept["stats"] = None if count is None else _stats(count)
+        found.append(msgspec.json.encode(msgspec.convert(kept, Add)).decode())
+    texts[wanted.to_numpy(zero_copy_only=False)] = found
     return pa.array(texts, pa.string())
 
 

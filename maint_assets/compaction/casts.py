@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     Cast = Callable[[pa.Array], pa.Array]
 
-_UTC = "UTC"
 _NTZ = pa.timestamp("us")
 
 _WIDER: dict[pa.DataType, frozenset[pa.DataType]] = {
@@ -64,11 +63,13 @@ def _decoded(source: pa.DataType, target: pa.DataType) -> Cast | None:
 
 
 def _moments(source: pa.DataType, target: pa.DataType, *, int96: bool) -> Cast | None:
-    """Moments to moments, local times to local times; the zone of a file's moments is for show."""
+    """Moments to moments, local times to local times; the zone of a file's moments is for show.
+
+    Local times in a column of moments are moments in UTC, as Spark reads them; never the reverse.
+    """
     if not pa.types.is_timestamp(target):
         return None
-    zone = _UTC if int96 or source.tz is not None else None
-    if target.tz != zone:
+    if target.tz is None and (int96 or source.tz is not None):
         return None
     if source == target:
         return same

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maint_assets.compaction.constants import constant
 from maint_assets.compaction.deleted_rows import deleted_rows
+from maint_assets.compaction.file_kind import FileKind, Rows
 from maint_assets.compaction.inputs import data_path
-from maint_assets.compaction.matching import MismatchError, matches, sources
-from maint_assets.compaction.row_ids import RowIds
+from maint_assets.compaction.matching import MismatchError
+from maint_assets.compaction.row_width import RowWidth
 from maint_assets.errors import CorruptLogError, StorageError, one_line
 
 if TYPE_CHECKING:
@@ -22,14 +22,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from maint_assets.compaction.matching import Match
+    from maint_assets.compaction.hazards import Hazard
     from maint_assets.compaction.physical import FileSchema
     from maint_assets.delta.actions import Add
     from maint_assets.storage.location import Location
 
-_MOST_ROWS, _LEAST_ROWS = 65_536, 256
-_PROBE_ROWS = 1024
-_BATCH_BYTES = 16 * 1024 * 1024
 _BUFFER_BYTES = 256 * 1024
 """What is read of a column at once: a row group is never held whole."""
 
@@ -43,7 +40,7 @@ def data_file(location: Location, add: Add) -> pq.ParquetFile:
     """
     with _as_storage_error(location, add):
         return pq.ParquetFile(
-            str(data_path(location, add.path)),
+            pa.OSFile(str(data_path(location, add.path))),
             pre_buffer=False,
             buffer_size=_BUFFER_BYTES,
             page_checksum_verification=True,
@@ -53,79 +50,83 @@ def data_file(location: Location, add: Add) -> pq.ParquetFile:
 
 
 def rows_of(location: Location, add: Add, target: FileSchema) -> Iterator[pa.RecordBatch]:
-    """The live rows of a file in the columns of ``target.arrow``, in the order of the file.
+    """The live rows of one file: ``DataFile.rows``."""
+    with closing(DataFiles(location, target).open(add)) as file:
+        yield from file.rows()
 
-    Columns that the file lacks are null: defaults of columns are never applied. Raises
-    StorageError for a file that cannot be read as the table's, CorruptLogError for a deletion
-    vector that is not what the log says.
+
+class DataFiles:
+    """Opens data files of a table one after the other, in the columns of ``target.arrow``.
+
+    What a file has in common with the one before, which is most, is not found out again.
     """
-    with _as_storage_error(location, add), data_file(location, add) as file:
-        plan = _Plan.of(file, add, target)
-        deleted = _deleted(location, add, file.metadata.num_rows)
-        start = 0
-        for batch in _batches(file, plan.columns):
-            rows = _live(batch, start, deleted)
-            start += batch.num_rows
-            if rows.batch.num_rows:
-                yield plan.rewritten(rows)
-        if start != file.metadata.num_rows:
-            raise MismatchError(f"it has {start} rows where its footer says otherwise")
 
+    def __init__(self, location: Location, target: FileSchema) -> None:
+        self.location, self._target = location, target
+        self._last: FileKind | None = None
+        self._width = RowWidth()
 
-class _Rows(NamedTuple):
-    """Rows of a file that start at a physical index; ``live`` says which of them are left."""
-
-    batch: pa.RecordBatch
-    start: int
-    live: NDArray[np.bool_] | None
-
-    def indexes(self) -> NDArray[np.int64]:
-        """The physical index of each row."""
-        if self.live is None:
-            return np.arange(self.start, self.start + self.batch.num_rows)
-        return np.flatnonzero(self.live) + self.start
+    def open(self, add: Add) -> DataFile:
+        """The open file of an add, to be closed by the caller. Raises StorageError."""
+        file = data_file(self.location, add)
+        try:
+            with _as_storage_error(self.location, add):
+                if self._last is None or not self._last.is_of(file, add):
+                    self._last = FileKind.of(file, add, self._target)
+        except BaseException:
+            file.close(force=True)
+            raise
+        return DataFile(self.location, add, self._last, file, self._width)
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """What becomes of each batch of one file."""
+class DataFile:
+    """A data file whose footer has been read, to be closed."""
 
-    schema: pa.Schema
-    data: tuple[Match, ...]
-    constants: tuple[pa.Scalar, ...]
-    row_ids: RowIds | None
-
-    @classmethod
-    def of(cls, file: pq.ParquetFile, add: Add, target: FileSchema) -> _Plan:
-        columns, values = sources(file), add.partition_values
-        names = target.row_tracking
-        return cls(
-            target.arrow,
-            matches(columns, target),
-            tuple(constant(each, values.get(each.physical_name)) for each in target.partitions),
-            None if names is None else RowIds.of(add, columns, names),
-        )
+    location: Location
+    add: Add
+    kind: FileKind
+    file: pq.ParquetFile
+    width: RowWidth
 
     @property
-    def columns(self) -> list[str]:
-        """The columns of the file to read."""
-        read = [match.source for match in self.data]
-        read += [] if self.row_ids is None else self.row_ids.columns
-        return [name for name in read if name is not None]
+    def hazard(self) -> Hazard | None:
+        """Why Arrow must not rewrite it."""
+        return self.kind.hazard
 
-    def rewritten(self, rows: _Rows) -> pa.RecordBatch:
-        """The rows in the columns of new files."""
-        count = rows.batch.num_rows
-        arrays = [
-            pa.nulls(count, match.target.type)
-            if match.source is None
-            else match.cast(rows.batch.column(match.source))
-            for match in self.data
-        ]
-        arrays += [pa.repeat(value, count) for value in self.constants]
-        if self.row_ids is not None:
-            arrays += self.row_ids.arrays(rows.batch, rows.indexes())
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+    @property
+    def num_rows(self) -> int:
+        """Its rows by the footer."""
+        return self.file.metadata.num_rows
+
+    @property
+    def live_rows(self) -> int:
+        """The rows that its deletion vector leaves, as the log counts them."""
+        vector = self.add.deletion_vector
+        return self.num_rows - (0 if vector is None else vector.cardinality)
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """The live rows in the columns of ``target.arrow``, in the order of the file.
+
+        Columns that the file lacks are null: defaults of columns are never applied. Raises
+        StorageError for a file that cannot be read as the table's, CorruptLogError for a deletion
+        vector that is not what the log says.
+        """
+        with _as_storage_error(self.location, self.add):
+            plan = self.kind.plan(self.add)
+            deleted = _deleted(self.location, self.add, self.num_rows)
+            start = 0
+            for batch in self.width.batches(self.file, plan.columns):
+                rows = _live(batch, start, deleted)
+                start += batch.num_rows
+                if rows.batch.num_rows:
+                    yield plan.rewritten(rows)
+            if start != self.num_rows:
+                raise MismatchError(f"it has {start} rows where its footer says otherwise")
+
+    def close(self) -> None:
+        """Closes the file."""
+        self.file.close(force=True)
 
 
 def _deleted(location: Location, add: Add, num_rows: int) -> NDArray[np.uint64]:
@@ -138,36 +139,15 @@ def _deleted(location: Location, add: Add, num_rows: int) -> NDArray[np.uint64]:
     return deleted
 
 
-def _batches(file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """All rows in order; as many at once as take a moderate number of bytes."""
-    groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
-    widest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
-    rows = min(max(_BATCH_BYTES // max(widest, 1), _LEAST_ROWS), _MOST_ROWS)
-    repeated = _repeated(file, columns)
-    if repeated and file.metadata.num_rows > 4 * _PROBE_ROWS:
-        some = next(file.iter_batches(_PROBE_ROWS, columns=repeated, use_threads=False))
-        wide = some.nbytes // max(some.num_rows, 1)
-        rows = min(max(_BATCH_BYTES // max(wide, 1), _LEAST_ROWS), rows)
-    # One thread a file: the tasks of Spark are what runs at once.
-    return file.iter_batches(rows, columns=columns, use_threads=False)
-
-
-def _repeated(file: pq.ParquetFile, columns: list[str]) -> list[str]:
-    """The columns whose values may take little room in the file and much in memory."""
-    leaves = (file.schema.column(at) for at in range(len(file.schema)))
-    found = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"}
-    return [name for name in columns if name in found]
-
-
-def _live(batch: pa.RecordBatch, start: int, deleted: NDArray[np.uint64]) -> _Rows:
+def _live(batch: pa.RecordBatch, start: int, deleted: NDArray[np.uint64]) -> Rows:
     """The rows of a batch that the vector leaves."""
     ends = np.array([start, start + batch.num_rows], np.uint64)
     first, last = np.searchsorted(deleted, ends)
     if first == last:
-        return _Rows(batch, start, None)
+        return Rows(batch, start, None)
     live = np.ones(batch.num_rows, np.bool_)
     live[deleted[first:last] - ends[0]] = False
-    return _Rows(batch.filter(pa.array(live)), start, live)
+    return Rows(batch.filter(pa.array(live)), start, live)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from maint_assets.commit.rewrites import commit_rewrites
 from maint_assets.commit.rewritten import Committed, RewriteRequest, RewrittenBin
 from maint_assets.compaction.packages import Package
 from maint_assets.compaction.rewrite import REWRITTEN_ARROW, remove_outputs, rewritten
+from maint_assets.compaction.spark_engine import rewritten_by_spark, spark_bins
 from maint_assets.delta.actions import Add
 from maint_assets.errors import MaintError
 from maint_assets.storage.columns import batch_of
@@ -83,6 +84,10 @@ def rewritten_batch(
     tasks = [[package] for package in sorted(batch, key=lambda each: -each.bytes)]
     written = units(spark, tasks, rewrite, kind=Package).write(target)
     rows = [row for part in slices(written.parts) for row in _rows(part)]
+    left = [row for row in rows if row["state"] == "left"]
+    if left:
+        rows = [row for row in rows if row["state"] != "left"]
+        rows += rewritten_by_spark(spark, spark_bins(left), how, scratch=scratch)
     done = _committed(_bins(rows), terms, started_ms=started_ms)
     return batch_of(_with_outcomes(rows, done), REWRITTEN_ARROW)
 

@@ -1,14 +1,19 @@
-"""Why Arrow must not rewrite a file: it would read other values than Spark does (O9)."""
+"""Why Arrow must not rewrite a file: it would read other values than Spark does (O9).
+
+What Spark keeps instead is rewritten by Spark; all else is left as it is.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
 from maint_assets.compaction.constants import constant
 from maint_assets.compaction.matching import MismatchError, matches, sources
+from maint_assets.compaction.physical import has_variants
 from maint_assets.compaction.row_ids import RowIds
 from maint_assets.errors import one_line
 
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import pyarrow.parquet as pq
+    from typing_extensions import Self
 
     from maint_assets.compaction.matching import Source
     from maint_assets.compaction.physical import FileSchema
@@ -25,14 +31,33 @@ _SPARK_VERSION = b"org.apache.spark.version"
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _LEGACY_DATES = b"org.apache.spark.legacyDateTime"
 _LEGACY_INT96 = b"org.apache.spark.legacyINT96"
+_OF_SPARK = {_SPARK_SCHEMA, _LEGACY_DATES, _LEGACY_INT96}
+_NUMBERS = re.compile(rb"(\d+)\.(\d+)")
 # From these versions of Spark on the calendar is ISO's unless a legacy key says otherwise.
 _ISO_DATES, _ISO_INT96 = (3, 0), (3, 1)
 
 
-def hazard(file: pq.ParquetFile, add: Add, target: FileSchema) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """Why Arrow must not rewrite a file; ``engine`` is what may, None for nothing.
+
+    It is ``is_doubtful`` where only the values tell whether that engine keeps them.
+    """
+
+    text: str
+    engine: Literal["spark"] | None = None
+    is_doubtful: bool = False
+
+    def of(self, path: str) -> Self:
+        """The same, said of a file by its path."""
+        return replace(self, text=f"{path}: {self.text}")
+
+
+def hazard(file: pq.ParquetFile, add: Add, target: FileSchema) -> Hazard | None:
     """Why the file must be rewritten by Spark, or not at all; None if Arrow may do it.
 
-    Only the footer is looked at: the file as ``data_file`` opens it.
+    Only the footer is looked at: the file as ``data_file`` opens it. What Spark would not keep
+    either counts first.
     """
     try:
         columns = sources(file)
@@ -42,18 +67,32 @@ def hazard(file: pq.ParquetFile, add: Add, target: FileSchema) -> str | None:
         if target.row_tracking is not None:
             RowIds.of(add, columns, target.row_tracking)
     except (MismatchError, pa.ArrowException) as error:
-        return one_line(error)
+        return Hazard(one_line(error))
     leaves = [leaf for column in columns for leaf in column.leaves()]
-    return _of_calendar(file.metadata.metadata or {}, leaves) or _of_units(leaves)
+    found = _of_units(leaves) or _of_calendar(file.metadata.metadata or {}, leaves)
+    if found is None and has_variants(target.table.data):
+        return Hazard("it holds variants, which only Spark reads and writes", "spark")
+    return found
 
 
-def _of_calendar(footer: Mapping[bytes, bytes], leaves: Iterable[Source]) -> str | None:
+def calendar_is_told(footer: Mapping[bytes, bytes]) -> bool:
+    """Whether Spark knows the calendar of a file from its footer; it takes others for ISO's.
+
+    A file of Spark before 2.4.1 does not tell: its old days and moments may be of either calendar.
+    """
+    return _SPARK_VERSION in footer or not footer.keys() & _OF_SPARK
+
+
+def _of_calendar(footer: Mapping[bytes, bytes], leaves: Iterable[Source]) -> Hazard | None:
     """Whether days and moments may be of the calendar that Spark had before 3.0."""
-    leaves = list(leaves)
+    leaves, version = list(leaves), footer.get(_SPARK_VERSION)
+    engine = "spark" if version is None or _NUMBERS.match(version) else None
     if any(leaf.int96 for leaf in leaves) and _is_legacy(footer, _LEGACY_INT96, _ISO_INT96):
-        return "its int96 moments may be of the Julian calendar, which only Spark converts"
+        found = "its int96 moments may be of the Julian calendar, which only Spark converts"
+        return Hazard(found, engine, version is None and engine is not None)
     if any(_is_dated(leaf) for leaf in leaves) and _is_legacy(footer, _LEGACY_DATES, _ISO_DATES):
-        return "its dates and moments may be of the Julian calendar, which only Spark converts"
+        found = "its dates and moments may be of the Julian calendar, which only Spark converts"
+        return Hazard(found, engine, version is None and engine is not None)
     return None
 
 
@@ -64,7 +103,7 @@ def _is_legacy(footer: Mapping[bytes, bytes], key: bytes, iso: tuple[int, int]) 
         return True
     if version is None:
         return _SPARK_SCHEMA in footer
-    numbers = re.match(rb"(\d+)\.(\d+)", version)
+    numbers = _NUMBERS.match(version)
     return numbers is None or (int(numbers[1]), int(numbers[2])) < iso
 
 
@@ -76,8 +115,9 @@ def _is_dated(leaf: Source) -> bool:
     return pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None)
 
 
-def _of_units(leaves: Iterable[Source]) -> str | None:
+def _of_units(leaves: Iterable[Source]) -> Hazard | None:
     for leaf in leaves:
         if pa.types.is_timestamp(leaf.type) and leaf.type.unit == "ns" and not leaf.int96:
-            return f"column {leaf.name} holds nanoseconds, and a Delta table microseconds"
+            found = f"column {leaf.name} holds nanoseconds, and a Delta table microseconds"
+            return Hazard(found)
     return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from maint_assets.compaction.casts import cast, same
-from maint_assets.compaction.physical import FIELD_ID, arrow_field, kept
+from maint_assets.compaction.physical import FIELD_ID, VARIANT, arrow_field, kept
 from maint_assets.delta.schema import Array, Field, Map, Struct, Type
 
 if TYPE_CHECKING:
@@ -74,19 +74,22 @@ def matches(columns: Sequence[Source], target: FileSchema) -> tuple[Match, ...]:
     return tuple(_match(field, columns, by_id=target.by_id) for field in target.data)
 
 
+def inner_fields(kind: pa.DataType) -> tuple[pa.Field, ...]:
+    """The fields of a struct, the key and the value of a map, the element of a list; else none."""
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if pa.types.is_map(kind):
+        return kind.key_field, kind.item_field
+    if pa.types.is_struct(kind):
+        return tuple(kind.field(at) for at in range(kind.num_fields))
+    return (kind.value_field,) if _is_list(kind) else ()
+
+
 def _source(field: pa.Field, kinds: Iterator[str]) -> Source:
     """A column and its parts; their leaves are those of the Parquet schema, in the same order."""
     metadata = field.metadata or {}
     number = int(metadata.get(FIELD_ID, -1))
-    kind = field.type
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    if pa.types.is_map(kind):
-        inner = (kind.key_field, kind.item_field)
-    elif pa.types.is_struct(kind):
-        inner = tuple(kind.field(at) for at in range(kind.num_fields))
-    else:
-        inner = (kind.value_field,) if _is_list(kind) else ()
+    inner = inner_fields(field.type)
     parts = tuple(_source(part, kinds) for part in inner)
     int96 = not inner and next(kinds) == _INT96
     return Source(field.name, None if number < 0 else number, field.type, int96, parts)
@@ -136,6 +139,8 @@ def _cast(kind: Type, target: pa.DataType, source: Source, *, where: str, by_id:
             return _map(kind, target, source, where=where, by_id=by_id)
         case Struct() | Array() | Map():
             found = None
+        case _ if kind == VARIANT:
+            found = same if source.parts else None
         case _:
             found = cast(source.type, target, int96=source.int96) if not source.parts else None
     if found is None:

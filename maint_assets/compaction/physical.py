@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FIELD_ID = b"PARQUET:field_id"
 _MAX_DIGITS = 38
-_VOID = Primitive("void")
+_VOID, VARIANT = Primitive("void"), Primitive("variant")
 
 _ARROW: dict[str, pa.DataType] = {
     "byte": pa.int8(),
@@ -33,6 +33,7 @@ _ARROW: dict[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
+    "variant": pa.struct({"metadata": pa.binary(), "value": pa.binary()}),
 }
 
 
@@ -92,7 +93,7 @@ def physical_schema(
 
 
 def unkept(schema: TableSchema) -> list[str]:
-    """Why Arrow cannot keep the table's columns: one reason each, none if it can."""
+    """Why no rewrite can keep the table's columns: one reason each, none if one can."""
     reasons = [reason for field in schema.columns.fields for reason in _reasons(field)]
     if not reasons and not kept(schema.data):
         reasons.append("the table has no column that data files hold")
@@ -102,6 +103,19 @@ def unkept(schema: TableSchema) -> list[str]:
 def kept(struct: Struct) -> tuple[Field, ...]:
     """The fields that files hold: all but void ones."""
     return tuple(field for field in struct.fields if field.type != _VOID)
+
+
+def has_variants(kind: Type) -> bool:
+    """Whether a type is a variant or holds one, which Arrow reads as the bytes of its parts."""
+    match kind:
+        case Struct(fields=fields):
+            return any(has_variants(field.type) for field in fields)
+        case Array(element=element):
+            return has_variants(element)
+        case Map(key=key, value=value):
+            return has_variants(key) or has_variants(value)
+        case _:
+            return kind == VARIANT
 
 
 def arrow_field(field: Field) -> pa.Field:
@@ -149,9 +163,9 @@ def _reasons(field: Field) -> Iterator[str]:
 def _unkept_type(kind: Type, name: str, *, below_a_list: bool) -> Iterator[str]:
     match kind:
         case Primitive(name=named) if named not in _ARROW:
-            yield f"column {name} has the type {named}, which Arrow does not keep"
+            yield f"column {name} has the type {named}, which is not kept"
         case Decimal(precision=p, scale=s) if not (0 <= s <= p <= _MAX_DIGITS and p):
-            yield f"column {name} has the type decimal({p},{s}), which Arrow does not keep"
+            yield f"column {name} has the type decimal({p},{s}), which is not kept"
         case Struct(fields=fields):
             yield from _unkept_struct(fields, name, below_a_list=below_a_list)
         case Array(element=element):

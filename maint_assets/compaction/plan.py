@@ -26,7 +26,7 @@ class Selection:
     """Which files are rewritten, sizes in bytes; O4.
 
     A file is small below ``min_bytes``, and has many deleted rows above ``max_deleted_ratio``.
-    ``purge`` takes exactly the files with deleted rows.
+    ``purge`` takes exactly the files with deleted rows or dropped columns.
     """
 
     target_bytes: int = DEFAULT_TARGET_BYTES

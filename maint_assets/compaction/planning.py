@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from maint_assets.compaction.bins import Judge, candidates, compaction_bins
 from maint_assets.compaction.budget import within_budget
+from maint_assets.compaction.dropped_columns import Held, with_dropped_columns
+from maint_assets.compaction.look import is_promising
+from maint_assets.compaction.physical import has_variants
 from maint_assets.compaction.where import of_partitions
 from maint_assets.snapshot.live_adds import live_adds
 from maint_assets.storage.exchange import BUCKET_ROWS, exchanged, in_waves
@@ -14,10 +17,13 @@ from maint_assets.storage.exchange import BUCKET_ROWS, exchanged, in_waves
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from maint_assets.compaction.physical import FileSchema
     from maint_assets.compaction.plan import Selection
-    from maint_assets.delta.schema import Field
     from maint_assets.snapshot.head import TableHead
     from maint_assets.storage.rows import Rows
+
+_FOOTERS = 500
+"""Files that one task looks into, if there are no more."""
 
 
 def planned_bins(  # noqa: PLR0913
@@ -25,21 +31,30 @@ def planned_bins(  # noqa: PLR0913
     head: TableHead,
     selection: Selection,
     *,
-    partitions: tuple[Field, ...],
+    files: FileSchema,
     live_files: int,
     parallelism: int,
     scratch: str,
 ) -> Rows:
     """Every live file of the head's version, in a bin or with the reason why it stays.
 
-    COMPACTION_SCHEMA. Raises PredicateError; executors raise CorruptLogError and LogGapError.
+    COMPACTION_SCHEMA. Raises PredicateError; executors raise CorruptLogError and LogGapError, and
+    StorageError for a file of which a purge cannot tell what it holds.
     """
-    judge = partial(candidates, judge=Judge(head.root, partitions, selection))
+    partitions = files.table.partitions
+    engine = "spark" if has_variants(files.table.data) else "arrow"
+    judge = partial(candidates, judge=Judge(head.root, partitions, selection, engine))
     live = live_adds(spark, head, parallelism=parallelism, scratch=scratch)
     judged = [rows.then(judge) for rows in live]
     if selection.where is not None:
         where, table = selection.where, head.table
         judged = [of_partitions(r, where, partitions=partitions, table=table) for r in judged]
+    if selection.purge:
+        if live_files > _FOOTERS:
+            tasks = in_waves(-(-live_files // _FOOTERS), parallelism)
+            judged = [exchanged(spark, judged, by=["path"], buckets=tasks, scratch=scratch)]
+        look = partial(with_dropped_columns, held=Held.of(head, files.table))
+        judged = [rows.then(look) for rows in judged]
     buckets = -(-live_files // BUCKET_ROWS)
     pack = partial(compaction_bins, selection=selection)
     if buckets <= 1 and len(judged) == 1 and judged[0].tasks == 1:
@@ -53,4 +68,5 @@ def planned_bins(  # noqa: PLR0913
         return packed
     # One task sees all bins: it alone can tell where the budget ends.
     every = exchanged(spark, [packed], by=["engine"], buckets=1, scratch=scratch)
-    return every.then(partial(within_budget, max_bytes=selection.max_bytes))
+    promising = partial(is_promising, table=head.location.path, target=files)
+    return every.then(partial(within_budget, max_bytes=selection.max_bytes, is_promising=promising))

@@ -5,33 +5,32 @@ Nothing is committed here: a new file is nobody's until ``commit`` names it.
 
 from __future__ import annotations
 
-import uuid
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
-from maint_assets.compaction.data_files import data_file, rows_of
-from maint_assets.compaction.hazards import hazard
+from maint_assets.compaction.data_files import DataFiles
+from maint_assets.compaction.look import file_hazard, looked_at
+from maint_assets.compaction.new_file import NewFile
+from maint_assets.compaction.outputs import bin_values, new_path, output_add
+from maint_assets.compaction.same_rows import refuse_other_content
 from maint_assets.delta.actions import Add
-from maint_assets.delta.partitions import directory, log_path
 from maint_assets.delta.paths import TableRoot, relative
 from maint_assets.errors import MaintError, RewriteError, one_line
-from maint_assets.snapshot.summary import size_counts
 from maint_assets.storage import read, write
 from maint_assets.storage.columns import arrow_schema, batch_of, column
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from maint_assets.commit.rewritten import RewrittenBin
+    from maint_assets.compaction.hazards import Hazard
     from maint_assets.compaction.rewriting import Rewriting
-    from maint_assets.compaction.statistics import FileStatistics
 
 REWRITTEN_SCHEMA = T.StructType([
     column("bin", "string", "id of the bin"),
@@ -41,7 +40,9 @@ REWRITTEN_SCHEMA = T.StructType([
     column("rows", "bigint", "live rows"),
     column("deleted", "bigint", "rows left out by a deletion vector"),
     column("state", "string", "committed, dropped, refused or failed"),
+    column("engine", "string", "what rewrites the bin: arrow or spark"),
     column("reason", "string", "why a bin was not committed", nullable=True),
+    column("verified", "boolean", "whether the rows of its bin were compared with the inputs"),
     column("version", "bigint", "of the commit", nullable=True),
     column("add", "string", "the add action", nullable=True),
 ])
@@ -49,33 +50,13 @@ REWRITTEN_SCHEMA = T.StructType([
 
 REWRITTEN_ARROW = arrow_schema(REWRITTEN_SCHEMA)
 
-_COMMITTED = pc.field("state") == "committed"
-_INPUT = _COMMITTED & (pc.field("role") == "input")
-_OUTPUT = _COMMITTED & (pc.field("role") == "output")
 
-REWRITTEN_COUNTS = {
-    "files_removed": Measure("count", where=_INPUT),
-    "bytes_removed": Measure("sum", "size", _INPUT),
-    "rows_removed": Measure("sum", "rows", _INPUT),
-    "vectors_removed": Measure("count", where=_INPUT & (pc.field("deleted") > 0)),
-    "files_added": Measure("count", where=_OUTPUT),
-    "bytes_added": Measure("sum", "size", _OUTPUT),
-    "rows_added": Measure("sum", "rows", _OUTPUT),
-}
+class _RefusedError(Exception):
+    """Arrow must not rewrite a bin."""
 
-REWRITTEN_MEASURES = {
-    **REWRITTEN_COUNTS,
-    **size_counts("removed ", _INPUT),
-    **size_counts("added ", _OUTPUT),
-}
-
-ROW_GROUP_BYTES = 64 * 1024 * 1024
-"""Rows are held in memory up to about so many bytes, then written as a row group."""
-
-ROW_GROUP_ROWS = 1_000_000
-
-LONGEST_NAME = 255
-"""The longest name of a file or directory, in bytes."""
+    def __init__(self, hazard: Hazard) -> None:
+        super().__init__(hazard)
+        self.hazard = hazard
 
 
 def rewritten(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.RecordBatch]:
@@ -85,7 +66,7 @@ def rewritten(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.Rec
     """
     held: list[dict[str, Any]] = []
     for batch in bins:
-        for row in batch.select(["bin", "partition", "add"]).to_pylist():
+        for row in batch.select(["bin", "add"]).to_pylist():
             if held and row["bin"] != held[0]["bin"]:
                 yield _rewritten_bin(held, how)
                 held = []
@@ -109,136 +90,78 @@ def _rewritten_bin(files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatc
     name = files[0]["bin"]
     inputs = [msgspec.json.decode(file["add"], type=Add) for file in files]
     try:
-        counts, refused = _looked_at(inputs, how)
-        if refused is not None:
-            return _unwritten(name, inputs, state="refused", reason=refused)
-        output = _output(list(zip(inputs, counts, strict=True)), files[0]["partition"], how)
+        return _written_or_refused(name, inputs, how)
     except MaintError as error:
         return _unwritten(name, inputs, state="failed", reason=str(error))
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = f"its new file cannot be written ({one_line(error)})"
         return _unwritten(name, inputs, state="failed", reason=reason)
-    rows = [_row(name, "input", add, rows=count) for add, count in zip(inputs, counts, strict=True)]
+
+
+def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.RecordBatch:
+    """The files of a bin; ``left`` to Spark where only Spark keeps their rows."""
+    try:
+        output, counts = _output(inputs, how)
+    except _RefusedError as refused:
+        found, counts = refused.hazard, []
+        if found.engine is not None:
+            found, counts = looked_at(inputs, table=how.table, target=how.files)
+        if found is None or found.engine is None:
+            reason = (found or refused.hazard).text
+            return _unwritten(name, inputs, state="refused", reason=reason)
+        rows = [
+            ledger_row(name, "input", add, rows=count, state="left", engine="spark")
+            for add, count in zip(inputs, counts, strict=True)
+        ]
+        return batch_of(rows, REWRITTEN_ARROW)
+    verified = how.row_check.takes(name)
+    if verified:
+        refuse_other_content(inputs, output, how)
+    rows = [
+        ledger_row(name, "input", add, rows=count, verified=verified)
+        for add, count in zip(inputs, counts, strict=True)
+    ]
     if output is not None:
-        rows.append(_row(name, "output", output, rows=sum(counts)))
+        rows.append(ledger_row(name, "output", output, rows=sum(counts), verified=verified))
     return batch_of(rows, REWRITTEN_ARROW)
 
 
 def _unwritten(name: str, inputs: list[Add], *, state: str, reason: str) -> pa.RecordBatch:
-    rows = [_row(name, "input", add, rows=0, state=state, reason=reason) for add in inputs]
+    rows = [ledger_row(name, "input", add, rows=0, state=state, reason=reason) for add in inputs]
     return batch_of(rows, REWRITTEN_ARROW)
 
 
-def _looked_at(inputs: list[Add], how: Rewriting) -> tuple[list[int], str | None]:
-    """How many rows live in each file by its footer and vector, and what forbids the rewrite."""
-    location = Location(how.table, how.table)
-    rows: list[int] = []
-    for add in inputs:
-        with data_file(location, add) as file:
-            found = hazard(file, add, how.files)
-            gone = 0 if add.deletion_vector is None else add.deletion_vector.cardinality
-            physical = file.metadata.num_rows
-        if add.num_records not in {None, physical}:
-            found = f"the log says {add.num_records} rows, the file has {physical}"
-        if found is not None:
-            return rows, f"{add.path}: {found}"
-        rows.append(physical - gone)
-    return rows, None
+def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
+    """The add of the new file of inputs, None where no row lives, and the live rows of each input.
 
-
-def _values(canonical: str, inputs: list[Add], how: Rewriting) -> dict[str, str | None]:
-    """The partition values of a bin: as its files spell them if all do alike.
-
-    A writer may leave out the key of a null.
+    Raises _RefusedError where Arrow must not rewrite one of them; then no file is left.
     """
-    names = [field.physical_name for field in how.schema.partitions]
-    spelled = [{name: add.partition_values.get(name) for name in names} for add in inputs]
-    if all(values == spelled[0] for values in spelled):
-        return spelled[0]
-    return msgspec.json.decode(canonical, type=dict[str, str | None])
-
-
-def _output(inputs: list[tuple[Add, int]], partition: str, how: Rewriting) -> Add | None:
-    """The add of the new file of inputs with their live rows; None where no row lives."""
     location = Location(how.table, how.table)
-    values = _values(partition, [add for add, _ in inputs], how)
-    path, statistics = _new_path(values, how), how.statistics()
-    with write.new_file(location, path) as sink, _writer(sink, how) as file:
-        groups = _RowGroups(file, statistics)
-        for add, expected in inputs:
-            found = 0
-            for batch in rows_of(location, add, how.files):
-                found += batch.num_rows
-                groups.append(batch)
-            _refuse_other_rows(location, add, found=found, expected=expected)
-        groups.flush()
-    new = location.file(path)
+    values = bin_values(inputs, how)
+    path = new_path(values, how)
+    with write.new_file(location, path) as sink, NewFile(sink, how) as new_file:
+        files = DataFiles(location, how.files)
+        counts = [_copied(files, add, new_file) for add in inputs]
+    new, statistics = location.file(path), new_file.statistics
     if not statistics.rows:
         new.unlink()
-        return None
-    told = new.stat()
-    clustered = len(inputs) == 1 and inputs[0][0].clustering_provider is not None
-    alone = inputs[0][0] if clustered else None
+        return None, counts
     _refuse_unread(location, path, statistics.rows)
-    return Add(
-        path=log_path(path),
-        size=told.st_size,
-        partition_values=values,
-        modification_time=told.st_mtime_ns // 1_000_000,
-        stats=statistics.json(),
-        tags=alone.tags if alone else None,
-        clustering_provider=alone.clustering_provider if alone else None,
-    )
+    return output_add(path, inputs, how, values=values, stats=statistics.json()), counts
 
 
-class _RowGroups:
-    """Rows on their way into a file: held until they make a row group, then counted at once."""
-
-    def __init__(self, file: pq.ParquetWriter, statistics: FileStatistics) -> None:
-        self._file, self._statistics = file, statistics
-        self._held: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
-
-    def append(self, batch: pa.RecordBatch) -> None:
-        self._held.append(batch)
-        self._rows += batch.num_rows
-        self._bytes += batch.nbytes
-        if self._bytes >= ROW_GROUP_BYTES or self._rows >= ROW_GROUP_ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._rows:
-            group = pa.Table.from_batches(self._held).combine_chunks()
-            for batch in group.to_batches():
-                self._statistics.add(batch)
-            self._file.write_table(group, row_group_size=self._rows)
-        self._held, self._rows, self._bytes = [], 0, 0
-
-
-def _writer(sink: Any, how: Rewriting) -> pq.ParquetWriter:
-    return pq.ParquetWriter(
-        sink,
-        how.files.arrow,
-        compression=how.codec,
-        store_schema=False,
-        store_decimal_as_integer=True,
-    )
-
-
-def _new_path(values: dict[str, str | None], how: Rewriting) -> str:
-    """A path that nobody else has: in the directory of the values, or in a random one."""
-    name = uuid.uuid4()
-    where = directory(values, how.schema.partitions) if how.hive_directories else None
-    if where is None or not _is_possible(where):
-        where = f"{name.hex[: how.properties.random_prefix_length]}/"
-    return f"{where}part-00000-{name}-c000.{how.codec}.parquet"
-
-
-def _is_possible(directory: str) -> bool:
-    """Whether file systems take each name of a path."""
-    return "\0" not in directory and all(
-        len(name.encode()) <= LONGEST_NAME for name in directory.split("/")
-    )
+def _copied(files: DataFiles, add: Add, new_file: NewFile) -> int:
+    """How many rows live in a file by its footer and vector: so many went into the new file."""
+    with closing(files.open(add)) as file:
+        found = file_hazard(file)
+        if found is not None:
+            raise _RefusedError(found)
+        copied = 0
+        for batch in file.rows():
+            copied += batch.num_rows
+            new_file.append(batch)
+    _refuse_other_rows(files.location, add, found=copied, expected=file.live_rows)
+    return copied
 
 
 def _refuse_other_rows(location: Location, add: Add, *, found: int, expected: int) -> None:
@@ -261,7 +184,7 @@ def _refuse_unread(location: Location, path: str, rows: int) -> None:
         )
 
 
-def _row(
+def ledger_row(  # noqa: PLR0913
     name: str,
     role: str,
     add: Add,
@@ -269,8 +192,12 @@ def _row(
     rows: int,
     state: str = "written",
     reason: str | None = None,
+    engine: str = "arrow",
+    verified: bool = False,
 ) -> tuple[Any, ...]:
+    """A file of a bin on its way into the ledger: REWRITTEN_SCHEMA."""
     text = msgspec.json.encode(add).decode()
     vector = add.deletion_vector
     deleted = 0 if vector is None else vector.cardinality
-    return name, role, add.path, add.size, rows, deleted, state, reason, None, text
+    cells = name, role, add.path, add.size, rows, deleted, state, engine, reason
+    return *cells, verified, None, text

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from maint_assets.compaction.clustering import clustering_columns
 from maint_assets.compaction.physical import FileSchema, unkept
+from maint_assets.compaction.row_check import UNCHECKED, RowCheck
 from maint_assets.compaction.statistics import FileStatistics
 from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
 from maint_assets.delta.schema import TableSchema
@@ -43,6 +44,7 @@ class Rewriting:
     hive_directories: bool
     tight_bounds: bool
     clustering_columns: tuple[tuple[str, ...], ...]
+    row_check: RowCheck = UNCHECKED
 
     def statistics(self) -> FileStatistics:
         """The statistics of a new file under construction."""

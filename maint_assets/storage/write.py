@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import pathlib
+import shutil
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Literal
@@ -36,6 +37,7 @@ class Deletion:
 
 
 _DELETED = Deletion("deleted")
+_COPIED_BYTES = 1024 * 1024
 
 
 def put_if_absent(location: Location, path: str, body: bytes) -> bool:
@@ -118,3 +120,20 @@ def new_file(location: Location, path: str) -> Generator[BinaryIO, None, None]:
         except BaseException:
             target.unlink()
             raise
+
+
+def put_file(location: Location, path: str, source: pathlib.Path) -> None:
+    """Copies a whole file to a path that nobody else uses: it is there whole or not at all.
+
+    What a kill leaves has no hidden name, so that a VACUUM takes it.
+    """
+    target = location.file(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staged = target.with_name(f"{target.name}.part")
+    try:
+        with source.open("rb") as whole, staged.open("xb") as file:
+            shutil.copyfileobj(whole, file, _COPIED_BYTES)
+        staged.rename(target)
+    except BaseException:
+        staged.unlink(missing_ok=True)
+        raise

@@ -1,27 +1,46 @@
 """Pictures in the UI are SVG in Markdown that a browser can draw."""
 
-import base64
 import re
+from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
-from maint_assets.assets.pictures import size_histogram
+from maint_assets.assets.pictures import INLINE, size_histogram
+from maint_assets.snapshot.summary import SIZE_BUCKETS
+
+NAMES = ("before", "after")
 
 
 def texts(markdown: str) -> list[str]:
     """The words of the picture."""
-    match = re.fullmatch(r"!\[.+\]\(data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)\)", markdown)
+    match = re.fullmatch(r"!\[.+\]\(<data:image/svg\+xml,([^<>#&\"]+)>\)", markdown)
     assert match is not None
-    root = ET.fromstring(base64.b64decode(match[1]))
+    root = ET.fromstring(unquote(match[1]))
     return [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
 def test_sizes_are_shown_before_and_after() -> None:
-    before = {"<1 MB": 1200, "<8 MB": 0, ">=512 MB": 3}
+    before = {"<1 MB": 1200, "<8 MB": 0, "<32 MB": 7, ">=512 MB": 3}
+    after = {"<1 MB": 0, "<8 MB": 0, "<32 MB": 7, ">=512 MB": 5}
 
-    found = texts(size_histogram(before, {"<1 MB": 0, "<8 MB": 0, ">=512 MB": 5}))
+    found = texts(size_histogram(before, after, names=NAMES, told="{0:,}, now {1:,}"))
 
-    assert found == ["before", "after", "<1 MB", "1,200", "0", ">=512 MB", "3", "5"]
+    assert found == [
+        *NAMES, "under 1 MB: 1,200, now 0", "8 to 32 MB: 7, now 7", "from 512 MB: 3, now 5",
+    ]  # fmt: skip
 
 
 def test_a_table_without_files_has_a_picture() -> None:
-    assert texts(size_histogram({"<1 MB": 0}, {"<1 MB": 0})) == ["before", "after"]
+    nothing = size_histogram({"<1 MB": 0}, {"<1 MB": 0}, names=NAMES, told="")
+
+    assert texts(nothing) == list(NAMES)
+
+
+def test_a_picture_of_all_sizes_is_short_enough_to_be_shown_at_once() -> None:
+    """Dagster shows a link in place of longer texts."""
+    before = {name: 1_234 for name, _ in SIZE_BUCKETS}
+
+    found = size_histogram(
+        before, before, names=("live files", "to be rewritten"), told="{1:,} of {0:,} files"
+    )
+
+    assert len(found) < INLINE

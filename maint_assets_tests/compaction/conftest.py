@@ -26,7 +26,7 @@ def compacting(
     made: list[Chain] = []
 
     def of(path: Path, *, now_ms: int | None = None, **compaction: Any) -> Chain:
-        chain = Chain.compacting(path, tmp_path_factory.mktemp("workspace"), **compaction)
+        chain = Chain.compacting(path, tmp_path_factory.mktemp("workspace [a]"), **compaction)
         set_clock(chain, now_ms)
         made.append(chain)
         return chain

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from maint_assets.compaction.data_files import data_file, rows_of
-from maint_assets.compaction.hazards import hazard
+from maint_assets.compaction.hazards import Hazard, hazard
 from maint_assets.compaction.physical import FileSchema
 from maint_assets.delta.actions import Add, Metadata, Remove, actions
 from maint_assets.delta.schema import Array, Map, Struct, TableSchema, Type
@@ -45,11 +45,15 @@ class Opened:
 
     def hazards(self) -> list[str]:
         """Why files of it must not be rewritten by Arrow."""
-        found: list[str | None] = []
+        return [found.text for found in self.found_hazards()]
+
+    def found_hazards(self) -> list[Hazard]:
+        """The same with the engine that keeps their rows."""
+        found: list[Hazard | None] = []
         for add in self.adds:
             with data_file(self.location, add) as file:
                 found.append(hazard(file, add, self.target))
-        return [reason for reason in found if reason is not None]
+        return [each for each in found if each is not None]
 
 
 def opened(path: Path) -> Opened:

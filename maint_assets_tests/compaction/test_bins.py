@@ -1,6 +1,7 @@
 """Bins: what is rewritten together, what stays, and that planning comes to an end."""
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
@@ -12,6 +13,7 @@ from maint_assets.compaction.bins import Judge, candidates, compaction_bins, pac
 from maint_assets.compaction.budget import within_budget
 from maint_assets.compaction.packages import Package, commit_batches
 from maint_assets.compaction.plan import Selection
+from maint_assets.delta.actions import Add
 from maint_assets.delta.paths import TableRoot
 from maint_assets.delta.schema import Field, Primitive
 from maint_assets.snapshot.full_schemas import ADD_ARROW
@@ -39,9 +41,13 @@ def add(path: str, size: int = 10, *, rows: int | None = 10, **fields: Any) -> d
 
 
 def planned(
-    adds: list[dict[str, Any]], *partitions: Field, max_bytes: int | None = None, **selection: Any
+    adds: list[dict[str, Any]],
+    *partitions: Field,
+    max_bytes: int | None = None,
+    bad: str = "",
+    **selection: Any,
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Paths by bin, and the reason of each path."""
+    """Paths by bin, and the reason of each path; a rewrite of ``bad`` ones promises little."""
     sizes: dict[str, Any] = {"target_bytes": 100, "min_bytes": 50}
     asked = Selection(**(sizes | selection))
     arrays = [
@@ -52,7 +58,11 @@ def planned(
     batch = pa.RecordBatch.from_arrays(arrays, ["log_key", "dv_id", "add"])
     found = compaction_bins(candidates([batch], Judge(ROOT, partitions, asked)), asked)
     if max_bytes is not None:
-        found = within_budget(found, max_bytes=max_bytes)
+
+        def promising(held: Iterable[Add]) -> bool:
+            return not {each.path for each in held} & {*bad}
+
+        found = within_budget(found, max_bytes=max_bytes, is_promising=promising)
     rows = [row for some in found for row in some.to_pylist()]
     bins: dict[str, list[str]] = {}
     for row in rows:
@@ -201,6 +211,13 @@ def test_bins_beyond_the_budget_are_postponed_the_oldest_are_not() -> None:
 
     assert list(bins.values()) == [["a", "b", "c"]]
     assert {reasons[name] for name in "def"} == {"postponed"}
+
+
+def test_bins_that_would_be_refused_again_do_not_take_the_place_of_others() -> None:
+    adds = [add(name, size=30, modificationTime=at) for at, name in enumerate("abcdefghi")]
+
+    assert list(planned(adds, max_bytes=180, bad="b")[0].values()) == [list("def"), list("ghi")]
+    assert list(planned(adds, max_bytes=180, bad="bh")[0].values()) == [list("abc"), list("def")]
 
 
 def test_a_plan_of_the_same_files_has_the_same_bins() -> None:

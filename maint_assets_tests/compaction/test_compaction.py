@@ -1,6 +1,7 @@
 """Stories of a compaction: what is merged, what is refused, what others do meanwhile."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,30 @@ def test_a_file_that_cannot_be_read_fails_its_bin_alone(
     assert len(files(tmp_path) - on_disk) == 1
 
 
+def test_a_flipped_bit_fails_its_bin_while_delta_rs_gives_it_a_new_checksum(
+    tmp_path: Path, spark: SparkSession, compacting: Compacting
+) -> None:
+    written = spark.range(0, 4, 1, 4).selectExpr("concat('text ', id) AS text")
+    written.write.format("delta").option("compression", "none").save(str(tmp_path / "ours"))
+    damaged = next(f for f in (tmp_path / "ours").glob("*.parquet") if b"text 2" in f.read_bytes())
+    page, *rest = damaged.read_bytes().split(b"text 2")
+    damaged.write_bytes(page + b"text Z" + b"text 2".join(rest))
+    # Hadoop's own checksums, which other writers do not leave, would tell Spark.
+    damaged.with_name(f".{damaged.name}.crc").unlink()
+    shutil.copytree(tmp_path / "ours", tmp_path / "theirs")
+
+    report = compacting(tmp_path / "ours").compact()
+    theirs = DeltaTable(tmp_path / "theirs")
+    theirs.optimize.compact()
+
+    assert report.done is not None and (report.done.bins, report.done.failed) == (0, 1)
+    assert "CRC checksum verification failed" in next(iter(report.done.not_committed))
+    assert {"text": "text Z"} in delta_spark.rows(spark, tmp_path / "ours")
+    new = [tmp_path / "theirs" / path for path in DeltaTable(tmp_path / "theirs").file_uris()]
+    found = [pq.read_table(path)["text"].to_pylist() for path in new]
+    assert [sorted(texts) for texts in found] == [["text 0", "text 1", "text 3", "text Z"]]
+
+
 def test_a_file_with_other_rows_than_the_log_says_is_left(
     tmp_path: Path, compacting: Compacting
 ) -> None:
@@ -284,6 +309,24 @@ def test_a_run_rewrites_as_much_as_asked_and_the_next_one_goes_on(
     assert [report.planned.plan.bins for report in reports] == [1, 1, 1, 0]
     assert reports[0].planned.plan.left_out == {"postponed": 6}
     assert rows(tmp_path) == before
+
+
+def test_bins_that_are_refused_each_time_do_not_stop_the_others(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = TableBuilder(tmp_path).at(days_ago=9).create(partition_columns=["day"])
+    table.add("x.parquet", partition={"day": "0"}, stats=json.dumps({"numRecords": 9}))
+    for name, day in zip("abcdefg", "0011122", strict=True):
+        table.add(f"{name}.parquet", partition={"day": day})
+    (tmp_path / "day=2" / "g.parquet").unlink()
+    whole = max(sum(f.stat().st_size for f in day.iterdir()) for day in tmp_path.glob("day=*"))
+    chain = compacting(tmp_path, max_bytes_per_run=whole)
+
+    first, second = chain.compact(), chain.compact()
+
+    assert first.done is not None and (first.done.bins, first.done.refused) == (1, 0)
+    assert first.planned.plan.left_out == {"postponed": 5}
+    assert second.done is not None and (second.done.bins, second.done.refused) == (0, 1)
 
 
 def test_an_old_plan_and_another_ones_digest_are_refused(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from maint_assets.compaction.hazards import calendar_is_told
 from maint_assets.compaction.physical import FileSchema
 from maint_assets.delta.actions import Add
 from maint_assets.errors import StorageError
@@ -70,6 +71,40 @@ def test_days_of_the_julian_calendar_are_left_to_spark(
     assert all("Julian" in reason for reason in (*flat, *below))
 
 
+@pytest.mark.parametrize(
+    ("footer", "engine", "is_doubtful"),
+    [
+        ({VERSION: "2.4.8"}, "spark", False),
+        ({VERSION: "3.3.0", DATES: ""}, "spark", False),
+        ({SCHEMA: "{}"}, "spark", True),
+        ({DATES: ""}, "spark", True),
+        ({VERSION: "none", SCHEMA: "{}"}, None, False),
+    ],
+)
+def test_spark_takes_what_it_knows_the_calendar_of(
+    tmp_path: Path, footer: dict[str, str], engine: str | None, is_doubtful: bool
+) -> None:
+    columns = pa.table({"c": pa.nulls(1, pa.date32())})
+    pq.write_table(columns.replace_schema_metadata(footer), tmp_path / "f")
+    target = FileSchema.of(schema_of(("c", "date")))
+
+    (found,) = Opened(Location.of(str(tmp_path)), target, (Add("f", 1),)).found_hazards()
+
+    assert (found.engine, found.is_doubtful) == (engine, is_doubtful)
+    known = calendar_is_told({key.encode(): b"" for key in footer})
+    assert known is not is_doubtful
+
+
+def test_what_spark_keeps_does_not_hide_what_nothing_keeps(tmp_path: Path) -> None:
+    columns = pa.table({"c": pa.nulls(1, pa.date32()), "n": pa.nulls(1, pa.timestamp("ns"))})
+    pq.write_table(columns.replace_schema_metadata({DATES: "", VERSION: "3.0.0"}), tmp_path / "f")
+    target = FileSchema.of(schema_of(("c", "date"), ("n", "timestamp_ntz")))
+
+    (found,) = Opened(Location.of(str(tmp_path)), target, (Add("f", 1),)).found_hazards()
+
+    assert found.engine is None and "nanoseconds" in found.text
+
+
 @pytest.mark.parametrize("zone", [None, "UTC"])
 def test_nanoseconds_are_a_hazard(tmp_path: Path, zone: str | None) -> None:
     columns = pa.table({"c": pa.nulls(1, pa.timestamp("ns", zone))})
@@ -89,9 +124,9 @@ def test_nanoseconds_are_a_hazard(tmp_path: Path, zone: str | None) -> None:
             "column c is uint8, which does not become int16",
         ),
         (
-            pa.table({"c": pa.nulls(1, pa.timestamp("us"))}),
-            FileSchema.of(schema_of(("c", "timestamp"))),
-            r"column c is timestamp\[us\], which does not become timestamp\[us, tz=UTC\]",
+            pa.table({"c": pa.nulls(1, pa.timestamp("us", "UTC"))}),
+            FileSchema.of(schema_of(("c", "timestamp_ntz"))),
+            r"column c is timestamp\[us, tz=UTC\], which does not become timestamp\[us\]",
         ),
         (
             pa.table({"c": [1]}),

@@ -129,12 +129,11 @@ def test_void_columns_are_left_out_of_files() -> None:
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("variant", "column c has the type variant"),
         ("geometry(OGC:CRS84)", r"type geometry\(OGC:CRS84\)"),
         ("interval day to second", "type interval day to second"),
         ("decimal(39,3)", r"decimal\(39,3\)"),
         (array("void"), r"column c\.element has the type void"),
-        (array({"type": "map", "keyType": "long", "valueType": "variant"}), "c.element.value"),
+        (array({"type": "map", "keyType": "long", "valueType": "object"}), "c.element.value"),
         (array(VOID_STRUCT), r"column c\.element\.x has the type void"),
         (VOID_STRUCT, "column c is a struct of which files would hold no field"),
         ("void", "no column that data files hold"),

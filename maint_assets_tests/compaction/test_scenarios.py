@@ -92,7 +92,7 @@ SCENARIOS: dict[str, list[str]] = {
         "commit.test_rewrites_with_spark::test_delta_reads_the_commit_and_goes_on",
     ],
     "no new rows in a stream": ["test_readers::test_streams_and_change_feeds_see_no_compaction"],
-    "variants": ["test_feature_tables::test_variants_are_refused_by_name"],
+    "variants": ["test_spark_engine::test_variants_are_rewritten_by_spark"],
     # delta-rs: command_optimize.rs, test_optimize.py
     "conflict for concurrent remove": [
         "test_compaction::test_a_bin_whose_file_went_meanwhile_is_dropped_alone"

@@ -4,8 +4,16 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from maint_assets.storage.location import Location
-from maint_assets.storage.write import Deletion, delete_directory, delete_file, put_if_absent
+from maint_assets.storage.write import (
+    Deletion,
+    delete_directory,
+    delete_file,
+    put_file,
+    put_if_absent,
+)
 
 
 def test_one_of_many_puts_wins_and_is_whole(tmp_path: Path) -> None:
@@ -47,3 +55,18 @@ def delete(location: Location, path: str, **otherwise: int) -> Deletion:
         "modified_ms": found.st_mtime_ns // 1_000_000 if found else 0,
     }
     return delete_file(location, path, **told | otherwise)
+
+
+def test_a_file_that_is_put_is_whole_or_not_there(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"whole")
+    table = Location.of(str(tmp_path / "t"))
+    (tmp_path / "t" / "taken" / "file").mkdir(parents=True)
+
+    put_file(table, "day=1/file", source)
+    with pytest.raises(OSError, match="taken"):
+        put_file(table, "taken", source)
+
+    found = [path for path in (tmp_path / "t").rglob("*") if path.is_file()]
+    assert found == [tmp_path / "t" / "day=1" / "file"]
+    assert found[0].read_bytes() == source.read_bytes()

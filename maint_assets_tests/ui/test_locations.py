@@ -15,7 +15,11 @@ pytestmark = pytest.mark.slow
         (["dagster", "dev"], True),
         pytest.param(["dagster", "dev"], False, marks=pytest.mark.long),
         (["dg", "dev"], True),
-        (["dagster-webserver", "-w", str(ROOT / "workspace.yaml")], False),
+        pytest.param(
+            ["dagster-webserver", "-w", str(ROOT / "workspace.yaml")],
+            False,
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["dagster dev", "dagster dev, no home", "dg dev", "webserver, no home"],
 )

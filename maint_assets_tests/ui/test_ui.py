@@ -15,11 +15,13 @@ from maint_assets.assets.launch import Launcher
 from maint_assets.assets.report import execute_vacuum, plan_vacuum
 from maint_assets.config import load
 from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.ui.webserver import ROOT, serving
+from maint_assets_tests.ui.webserver import ROOT, ended, runs, serving
 
 pytestmark = [pytest.mark.ui, pytest.mark.slow]
 
-STAGES = ("snapshot", "valid_files", "listing", "diff", "deletion")
+STAGES = (
+    "snapshot", "valid_files", "listing", "diff", "deletion", "compaction_bins", "rewritten_files",
+)  # fmt: skip
 ARGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -35,6 +37,18 @@ workspace: out
 tables:
   - {name: orders, uri: lake/orders, depends_on: [raw/orders], vacuum: {max_delete_share: 1}}
 """
+INSTANCE = """
+telemetry: {enabled: false}
+nux: {enabled: false}
+run_coordinator: {module: dagster.core.run_coordinator, class: DefaultRunCoordinator}
+"""
+"""Runs begin at once: there is no daemon that would take them from a queue."""
+
+APPROVAL = (
+    "ops: {{maintenance__orders__rewritten_files: "
+    "{{config: {{approved_plan: {plan}, approved_by: grace@example.org}}}}}}"
+)
+
 WAIT_MS = 60_000
 
 
@@ -48,13 +62,17 @@ class Shown:
 
 def maintained(home: Path) -> str:
     """Runs the chain into a DAGSTER_HOME; the digest of the plan that was executed."""
-    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\nnux: {enabled: false}\n")
+    (home / "dagster.yaml").write_text(INSTANCE)
     (home / "maintenance.yaml").write_text(CONFIG)
     table = TableBuilder(home / "lake" / "orders").at(days_ago=30)
     table.create(partition_columns=["day"])
     days = [f"2026-10-{number:02}" for number in range(1, 9)]
     for day in days:
         table.add("part-0.parquet", "part-1.parquet", partition={"day": day}, rows=2_000)
+    for day in days[:4]:
+        table.add("late-0.parquet", "late-1.parquet", partition={"day": day}, rows=2_000)
+    hours = [f"hour-{number}.parquet" for number in range(10)]
+    table.add(*hours, partition={"day": days[7]}, rows=100_000)
     for day in days[:5]:
         table.at(days_ago=20).remove(f"day={day}/part-0.parquet")
     settings = load(home / "maintenance.yaml")
@@ -98,7 +116,53 @@ def shoot(page: Page, name: str, *, height: int = 900) -> None:
     page.screenshot(path=SHOTS / f"{name}.png")
 
 
-def test_the_lineage_shows_five_stages_hung_off_the_users_table(page: Page, shown: Shown) -> None:
+def opened(page: Page, shown: Shown, stage: str, view: str = "overview") -> None:
+    page.goto(f"{shown.address}/assets/maintenance/orders/{stage}?view={view}")
+    page.get_by_role("button", name="Materialize").first.wait_for()
+
+
+def test_a_compaction_is_planned_approved_and_executed(page: Page, shown: Shown) -> None:
+    """First of all, so that the lineage shows both branches done."""
+    before = len(runs(shown.address))
+    opened(page, shown, "compaction_bins")
+    page.get_by_role("button", name="Materialize").first.click()
+    assert ended(shown.address, after=before) == "SUCCESS"
+    opened(page, shown, "compaction_bins")
+    page.get_by_text("To approve").first.wait_for()
+    assert page.get_by_text("23 files, 12.9 MB in 5 bins").count() > 0
+    assert is_drawn(page, "files by size")
+    plan = page.get_by_text("To approve").first.locator("code").last.inner_text()
+    shoot(page, "compaction_bins", height=1_700)
+
+    opened(page, shown, "rewritten_files")
+    page.get_by_role("button", name="Materialize").first.click()
+    page.locator(".CodeMirror").first.click()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(APPROVAL.format(plan=plan))
+    page.get_by_text("No errors", exact=True).wait_for()
+    page.get_by_role("button", name="Materialize").last.click()
+    assert ended(shown.address, after=before + 1) == "SUCCESS"
+    opened(page, shown, "rewritten_files")
+    page.get_by_text("became 5 files").first.wait_for()
+    page.get_by_text("grace@example.org").first.wait_for()
+    assert is_drawn(page, "files by size")
+    shoot(page, "rewritten_files", height=1_700)
+
+    opened(page, shown, "rewritten_files", "checks")
+    page.get_by_text("same_rows").first.click()
+    page.get_by_text("bins_with_rows_compared").first.wait_for()
+    assert page.get_by_text("Succeeded", exact=True).count() == 2
+    shoot(page, "same_rows")
+
+
+def is_drawn(page: Page, title: str) -> bool:
+    """Whether a picture is in the page itself, and has a size."""
+    picture = page.locator(f"img[alt='{title}']").first
+    picture.wait_for()
+    return bool(picture.evaluate("image => image.complete && image.naturalHeight > 20"))
+
+
+def test_the_lineage_shows_two_branches_hung_off_the_users_table(page: Page, shown: Shown) -> None:
     page.goto(f"{shown.address}/locations/maint_assets/asset-groups/orders/lineage")
 
     for name in STAGES:

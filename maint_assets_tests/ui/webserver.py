@@ -70,6 +70,24 @@ def locations(address: str) -> dict[str, set[str]]:
     return {}
 
 
+def runs(address: str) -> list[str]:
+    """The states of the runs, newest first."""
+    query = "{ runsOrError { ... on Runs { results { status } } } }"
+    return [run["status"] for run in asked(address, query)["runsOrError"]["results"]]
+
+
+def ended(address: str, *, after: int, seconds: float = 300) -> str:
+    """The state in which the run ends that comes after so many others."""
+    until = time.monotonic() + seconds
+    found = runs(address)
+    while time.monotonic() < until and (
+        len(found) <= after or found[0] not in {"SUCCESS", "FAILURE", "CANCELED"}
+    ):
+        time.sleep(1)
+        found = runs(address)
+    return found[0]
+
+
 def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until and process.poll() is None:

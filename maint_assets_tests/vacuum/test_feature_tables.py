@@ -12,6 +12,9 @@ from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
+EACH_TIME = {"plain", "deletionVectors", "columnMapping", "v2Checkpoint", "clustering"}
+"""What CI looks at; the rest is ``make stories``."""
+
 
 def _litter(path: Path) -> set[str]:
     """Makes strays that nobody needs, names that are never looked at, and an empty directory."""
@@ -31,7 +34,10 @@ def _shown_rows(spark: SparkSession, path: Path) -> list[str]:
     return [repr(row) for row in delta_spark.rows(spark, path)]
 
 
-@pytest.mark.parametrize("feature", FEATURE_TABLES)
+@pytest.mark.parametrize(
+    "feature",
+    [pytest.param(n, marks=[] if n in EACH_TIME else [pytest.mark.long]) for n in FEATURE_TABLES],
+)
 def test_plan_is_that_of_delta_and_rows_stay(
     feature: str, spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:

@@ -43,7 +43,15 @@ def test_lite_takes_what_was_removed_and_no_stray(tmp_path: Path, chain_of: Chai
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("feature", ["plain", "partitioned", "deletionVectors", "changeDataFeed"])
+@pytest.mark.parametrize(
+    "feature",
+    [
+        "plain",
+        "deletionVectors",
+        pytest.param("partitioned", marks=pytest.mark.long),
+        pytest.param("changeDataFeed", marks=pytest.mark.long),
+    ],
+)
 def test_lite_plan_is_that_of_delta(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf, feature: str
 ) -> None:

@@ -1,0 +1,122 @@
+"""How a file that Spark wrote for a bin becomes a data file: looked at, counted, given its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from maint_assets.compaction.data_files import data_file
+from maint_assets.compaction.matching import inner_fields
+from maint_assets.compaction.outputs import bin_values, new_path, output_add
+from maint_assets.compaction.physical import FIELD_ID, has_variants
+from maint_assets.compaction.rewrite import REWRITTEN_ARROW, ledger_row
+from maint_assets.compaction.row_width import RowWidth
+from maint_assets.compaction.spark_rows import SparkBin
+from maint_assets.delta.actions import Add
+from maint_assets.delta.partitions import log_path
+from maint_assets.errors import MaintError, RewriteError, one_line
+from maint_assets.storage import write
+from maint_assets.storage.columns import batch_of
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+    from maint_assets.compaction.rewriting import Rewriting
+    from maint_assets.compaction.statistics import FileStatistics
+
+
+class SparkFile(msgspec.Struct, frozen=True):
+    """What Spark wrote for a bin, in a directory; or the state of the bin and why it is none."""
+
+    of: SparkBin
+    directory: str
+    state: str | None = None
+    reason: str | None = None
+
+
+def adopted(new: SparkFile, how: Rewriting) -> pa.RecordBatch:
+    """The files of a bin, the new one in its place in the table: REWRITTEN_SCHEMA."""
+    name, inputs = new.of.bin, new.of.adds
+    if new.state is not None:
+        return _unwritten(new.of, state=new.state, reason=new.reason)
+    try:
+        output = _output(new, how)
+    except MaintError as error:
+        return _unwritten(new.of, state="failed", reason=str(error))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        reason = f"its new file cannot be written ({one_line(error)})"
+        return _unwritten(new.of, state="failed", reason=reason)
+    rows = [
+        ledger_row(name, "input", add, rows=count, engine="spark")
+        for add, count in zip(inputs, new.of.rows, strict=True)
+    ]
+    if output is not None:
+        rows.append(ledger_row(name, "output", output, rows=sum(new.of.rows), engine="spark"))
+    return batch_of(rows, REWRITTEN_ARROW)
+
+
+def _unwritten(of: SparkBin, *, state: str, reason: str | None) -> pa.RecordBatch:
+    rows = [
+        ledger_row(of.bin, "input", add, rows=0, state=state, reason=reason, engine="spark")
+        for add in of.adds
+    ]
+    return batch_of(rows, REWRITTEN_ARROW)
+
+
+def _output(new: SparkFile, how: Rewriting) -> Add | None:
+    """The add of the new file; None where no row of the inputs lives."""
+    table, expected = Location(how.table, how.table), sum(new.of.rows)
+    written = sorted(Path(new.directory).glob("part-*.parquet"))
+    if len(written) != (1 if expected else 0):
+        raise _refused(how, f"Spark wrote {len(written)} files for {expected} rows")
+    if not written:
+        return None
+    statistics = _statistics(written[0], how)
+    if statistics.rows != expected:
+        raise _refused(how, f"Spark wrote {statistics.rows} rows where {expected} live")
+    values = bin_values(new.of.adds, how)
+    path = new_path(values, how)
+    write.put_file(table, path, written[0])
+    return output_add(path, new.of.adds, how, values=values, stats=statistics.json())
+
+
+def _statistics(written: Path, how: Rewriting) -> FileStatistics:
+    """The statistics of a file whose columns are those of new files. Raises RewriteError."""
+    found = how.statistics()
+    names = how.files.arrow.names
+    add = Add(log_path(written.name), 0)
+    with data_file(Location(str(written.parent), str(written.parent)), add) as file:
+        _refuse_other_columns(file, how)
+        for batch in RowWidth().batches(file, names):
+            if any(batch.column(name).null_count for name in how.files.row_tracking or ()):
+                raise _refused(how, "rows have no row id or version, though the table tracks them")
+            found.add(batch)
+    return found
+
+
+def _refuse_other_columns(file: pq.ParquetFile, how: Rewriting) -> None:
+    """Names, types, field ids: as Arrow would have written them, but for the parts of variants."""
+    kinds = {field.physical_name: field.type for field in how.files.data}
+    columns = file.schema_arrow
+    expected = how.files.arrow
+    if columns.names != expected.names:
+        raise _refused(how, f"the new file has the columns {columns.names}")
+    for column, wanted in zip(columns, expected, strict=True):
+        holds_variants = column.name in kinds and has_variants(kinds[column.name])
+        if not holds_variants and _shape(column) != _shape(wanted):
+            raise _refused(how, f"column {column.name} became {column.type}, not {wanted.type}")
+
+
+def _shape(column: pa.Field) -> tuple[Any, ...]:
+    """Name, field id, and type of a column; types with parts may have other names within Arrow."""
+    parts = inner_fields(column.type)
+    number = (column.metadata or {}).get(FIELD_ID)
+    return column.name, number, *(map(_shape, parts) if parts else (column.type,))
+
+
+def _refused(how: Rewriting, found: str) -> RewriteError:
+    return RewriteError(how.table, found, "nothing of the bin was committed; report this")

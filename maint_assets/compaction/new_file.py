@@ -1,0 +1,126 @@
+"""A data file under construction: rows are held until they make a row group, then written."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Future
+
+    from typing_extensions import Self
+
+    from maint_assets.compaction.rewriting import Rewriting
+
+ROW_GROUP_BYTES = 64 * 1024 * 1024
+"""Rows are held in memory up to about so many bytes, then written as a row group."""
+
+ROW_GROUP_ROWS = 1_000_000
+
+_SAMPLE_ROWS = 4096
+_MOST_DISTINCT = 0.97
+"""Values of which more are distinct make a dictionary that costs time and saves nothing."""
+
+
+class NewFile:
+    """Takes the rows of a new data file and counts its statistics.
+
+    A row group is written while the next one is gathered: two of them are held. Used as a context:
+    its end writes the footer, and after an error nothing more.
+    """
+
+    def __init__(self, sink: BinaryIO, how: Rewriting) -> None:
+        self.statistics = how.statistics()
+        self._sink, self._how = sink, how
+        self._file: pq.ParquetWriter | None = None
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._thread = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Takes rows in the columns of new files; raises what writing former ones raised."""
+        self._held.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._bytes >= ROW_GROUP_BYTES or self._rows >= ROW_GROUP_ROWS:
+            self._written()
+            self._writing = self._thread.submit(self._write, self._row_group())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self._thread.shutdown()
+            if kind is None:
+                self._written()
+                self._write(self._row_group())
+        finally:
+            if self._file is not None:
+                self._file.close()
+
+    def _row_group(self) -> pa.Table:
+        held, self._held, self._rows, self._bytes = self._held, [], 0, 0
+        return pa.Table.from_batches(held, self._how.files.arrow).combine_chunks()
+
+    def _written(self) -> None:
+        """Waits for the row group that is being written."""
+        if self._writing is not None:
+            self._writing.result()
+
+    def _write(self, group: pa.Table) -> None:
+        if self._file is None:
+            self._file = _writer(self._sink, group, self._how)
+        if group.num_rows:
+            for batch in group.to_batches():
+                self.statistics.add(batch)
+            self._file.write_table(group, row_group_size=group.num_rows)
+
+
+def _writer(sink: BinaryIO, first: pa.Table, how: Rewriting) -> pq.ParquetWriter:
+    """The writer of a file that begins with these rows."""
+    return pq.ParquetWriter(
+        sink,
+        how.files.arrow,
+        compression=how.codec,
+        store_schema=False,
+        store_decimal_as_integer=True,
+        write_page_checksum=True,
+        use_dictionary=[path for column in _repeating(first) for path in _leaves(column)],  # pyright: ignore[reportArgumentType]
+    )
+
+
+def _repeating(rows: pa.Table) -> Iterator[pa.Field]:
+    """The columns that a dictionary makes smaller, as far as the first rows tell."""
+    some = rows.slice(0, _SAMPLE_ROWS)
+    for column in rows.schema:
+        values = some.column(column.name)
+        try:
+            distinct = pc.count_distinct(values).as_py()
+        except pa.ArrowNotImplementedError:  # values of several parts
+            yield column
+            continue
+        if distinct <= _MOST_DISTINCT * (len(values) - values.null_count):
+            yield column
+
+
+def _leaves(field: pa.Field) -> Iterator[str]:
+    """The paths of a column's leaves in the Parquet schema."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        below = [leaf for part in kind for leaf in _leaves(part)]
+    elif pa.types.is_list(kind):
+        below = [f"list.{leaf}" for leaf in _leaves(kind.value_field.with_name("element"))]
+    elif pa.types.is_map(kind):
+        parts = kind.key_field.with_name("key"), kind.item_field.with_name("value")
+        below = [f"key_value.{leaf}" for part in parts for leaf in _leaves(part)]
+    else:
+        yield field.name
+        return
+    yield from (f"{field.name}.{leaf}" for leaf in below)

@@ -1,0 +1,59 @@
+"""What became of the bins of a plan, batch by batch: counts, whatever the number of files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from maint_assets.delta.actions import Add
+from maint_assets.delta.partitions import canonical_values
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from maint_assets.delta.schema import Field
+
+_Key = frozenset[tuple[str, "str | None"]]
+
+
+class Outcome:
+    """Bins by their state, committed ones by engine and by comparison of rows, why some failed.
+
+    ``versions`` are those that were committed, ``partitions`` counts the values of partitions
+    that a commit changed, once each: batches come in the order of the plan, where files of one
+    partition lie together.
+    """
+
+    def __init__(self, partitions: tuple[Field, ...] = ()) -> None:
+        self.bins, self.reasons = Counter[str](), Counter[str]()
+        self.engines = Counter[str]()
+        self.versions: list[int] = []
+        self.verified = self.partitions = 0
+        self._fields = partitions
+        self._counted: set[_Key] = set()
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Counts the bins of a batch (REWRITTEN_SCHEMA): its files of one bin have one state."""
+        columns = ["bin", "state", "engine", "reason", "version", "verified", "add"]
+        rows = batch.select(columns).to_pylist()
+        bins = {row["bin"]: row for row in rows}.values()
+        for row in bins:
+            self.bins[row["state"]] += 1
+            self.verified += row["verified"]
+            if row["state"] == "committed":
+                self.engines[row["engine"]] += 1
+            if row["reason"] is not None:
+                self.reasons[row["reason"]] += 1
+            if row["version"] is not None and row["version"] not in self.versions:
+                self.versions.append(row["version"])
+        here = [(self._partition(row["add"]), row["state"] == "committed") for row in bins]
+        changed = {partition for partition, committed in here if committed}
+        self.partitions += len(changed - self._counted)
+        self._counted = (self._counted | changed) & {partition for partition, _ in here}
+
+    def _partition(self, add: str) -> _Key:
+        """The partition of a file as values of their types, however they are spelled."""
+        values = msgspec.json.decode(add, type=Add).partition_values
+        return frozenset(canonical_values(values, self._fields).items())

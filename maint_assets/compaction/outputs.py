@@ -1,0 +1,62 @@
+"""What is said of a new file of a bin: its path, its partition values, its add action."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from maint_assets.delta.actions import Add
+from maint_assets.delta.partitions import canonical_values, directory, log_path
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from maint_assets.compaction.rewriting import Rewriting
+
+LONGEST_NAME = 255
+"""The longest name of a file or directory, in bytes."""
+
+
+def bin_values(inputs: list[Add], how: Rewriting) -> dict[str, str | None]:
+    """The partition values of a bin: as its files spell them if all do alike, else canonical.
+
+    A writer may leave out the key of a null.
+    """
+    names = [field.physical_name for field in how.schema.partitions]
+    spelled = [{name: add.partition_values.get(name) for name in names} for add in inputs]
+    if all(values == spelled[0] for values in spelled):
+        return spelled[0]
+    return canonical_values(spelled[0], how.schema.partitions)
+
+
+def output_add(
+    path: str, inputs: list[Add], how: Rewriting, *, values: dict[str, str | None], stats: str
+) -> Add:
+    """The add of a new file that lies at its place, made of inputs."""
+    told = Location(how.table, how.table).file(path).stat()
+    clustered = len(inputs) == 1 and inputs[0].clustering_provider is not None
+    alone = inputs[0] if clustered else None
+    return Add(
+        path=log_path(path),
+        size=told.st_size,
+        partition_values=values,
+        modification_time=told.st_mtime_ns // 1_000_000,
+        stats=stats,
+        tags=alone.tags if alone else None,
+        clustering_provider=alone.clustering_provider if alone else None,
+    )
+
+
+def new_path(values: dict[str, str | None], how: Rewriting) -> str:
+    """A path that nobody else has: in the directory of the values, or in a random one."""
+    name = uuid.uuid4()
+    where = directory(values, how.schema.partitions) if how.hive_directories else None
+    if where is None or not _is_possible(where):
+        where = f"{name.hex[: how.properties.random_prefix_length]}/"
+    return f"{where}part-00000-{name}-c000.{how.codec}.parquet"
+
+
+def _is_possible(directory: str) -> bool:
+    """Whether file systems take each name of a path."""
+    return "\0" not in directory and all(
+        len(name.encode()) <= LONGEST_NAME for name in directory.split("/")
+    )

@@ -1,0 +1,85 @@
+"""Whether a new file holds the rows of its inputs: both are read again and compared.
+
+Independent of what wrote the file. The inputs are read by ``data_files``, the new file as plain
+Parquet, with every column that it has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from maint_assets.compaction.data_files import rows_of
+from maint_assets.compaction.inputs import data_path
+from maint_assets.compaction.row_hash import RowHash
+from maint_assets.compaction.row_width import RowWidth
+from maint_assets.errors import RewriteError, one_line
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from maint_assets.compaction.rewriting import Rewriting
+    from maint_assets.delta.actions import Add
+
+
+def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriting) -> None:
+    """RewriteError where a new file has other rows than live in its inputs: then it is removed.
+
+    Types, nulls and values of all columns of ``how.files.arrow`` count. All rows are compared, in
+    any order, or as many of the first ones as ``how.row_check`` says, which a rewrite leaves in
+    their order. ``output`` is None where no row lives. StorageError for an input that cannot be
+    read.
+    """
+    location, most = Location(how.table, how.table), how.row_check.most_rows
+    file = None if output is None else data_path(location, output.path)
+    try:
+        expected = RowHash()
+        rows = (batch for add in inputs for batch in rows_of(location, add, how.files))
+        for batch in _first(rows, most):
+            expected.add(batch)
+        _refuse_other_hash(file, expected, location.uri, most=most)
+    except BaseException:
+        if file is not None:
+            file.unlink(missing_ok=True)
+        raise
+
+
+def _refuse_other_hash(
+    file: Path | None, expected: RowHash, table: str, *, most: int | None
+) -> None:
+    name = "no new file" if file is None else f"the new file {file.name}"
+    try:
+        found = RowHash() if file is None else _hash_of(file, most)
+    except (OSError, pa.ArrowException, TypeError) as error:
+        reason = f"{name} cannot be read again ({one_line(error)})"
+        raise RewriteError(table, reason, "nothing was committed; look at the disk") from error
+    if found != expected:
+        raise RewriteError(
+            table,
+            f"{name} holds other rows than its inputs: {found!r}, expected {expected!r}",
+            "nothing was committed; report this",
+        )
+
+
+def _hash_of(file: Path, most: int | None) -> RowHash:
+    found = RowHash()
+    with pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True) as opened:
+        for batch in _first(RowWidth().batches(opened, opened.schema_arrow.names), most):
+            found.add(batch)
+    return found
+
+
+def _first(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.RecordBatch]:
+    """The batches, or the first so many rows of them."""
+    left = most
+    for batch in batches:
+        some = batch if left is None else batch.slice(0, left)
+        yield some
+        if left is not None:
+            left -= some.num_rows
+            if not left:
+                return

@@ -1,0 +1,138 @@
+"""Files under construction: row groups, dictionaries, checksums, and a disk that is full."""
+
+import io
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from maint_assets.compaction import new_file
+from maint_assets.compaction.new_file import NewFile
+from maint_assets.compaction.rewriting import Rewriting, rewriting
+from maint_assets.snapshot.head import table_head
+from maint_assets.storage.location import Location
+from maint_assets_tests.builder import TableBuilder
+
+ROWS = 10_000
+UNIQUE = [f"{number:09d}" for number in np.random.default_rng(3).permutation(ROWS)]
+LIST = {"type": "array", "elementType": "string", "containsNull": True}
+MAP = {
+    "type": "map",
+    "keyType": "string",
+    "valueType": {"type": "struct", "fields": [{"name": "x", "type": "string"}]},
+    "valueContainsNull": True,
+}
+
+
+def table_of(path: Path, fields: dict[str, Any], **properties: str) -> Rewriting:
+    table = TableBuilder(path)
+    table.create(fields=fields, configuration=properties)
+    return rewriting(table_head(Location.of(str(path))))
+
+
+def written(how: Rewriting, columns: dict[str, Any], *, batch_rows: int = 1000) -> pq.ParquetFile:
+    sink = io.BytesIO()
+    with NewFile(sink, how) as file:
+        for batch in pa.table(columns, schema=how.files.arrow).to_batches(batch_rows):
+            file.append(batch)
+    return pq.ParquetFile(io.BytesIO(sink.getvalue()))
+
+
+def with_dictionary(file: pq.ParquetFile) -> set[str]:
+    group = file.metadata.row_group(0)
+    columns = (group.column(at) for at in range(group.num_columns))
+    return {column.path_in_schema for column in columns if column.has_dictionary_page}
+
+
+def test_only_columns_that_repeat_get_a_dictionary(tmp_path: Path) -> None:
+    how = table_of(tmp_path, {"id": "string", "day": "date", "none": "long", "some": "string"})
+    some = [None if number % 2 else text for number, text in enumerate(UNIQUE)]
+    days = np.arange(ROWS) % 300
+
+    file = written(
+        how,
+        {
+            "id": UNIQUE,
+            "day": pa.array(days.astype("int32"), pa.date32()),
+            "none": [None] * ROWS,
+            "some": some,
+        },
+    )
+
+    assert with_dictionary(file) == {"day", "none"}
+
+
+def test_parts_of_columns_keep_their_dictionaries(tmp_path: Path) -> None:
+    fields = {"l": LIST, "m": MAP, "s": {"type": "struct", "fields": MAP["valueType"]["fields"]}}
+    how = table_of(tmp_path, fields)
+    columns = {
+        "l": [["a", "b"]] * 9,
+        "m": [[("k", {"x": "y"})]] * 9,
+        "s": [{"x": "z"}] * 9,
+    }
+
+    file = written(how, columns)
+
+    paths = {file.schema.column(at).path for at in range(len(file.schema))}
+    assert with_dictionary(file) == paths
+    assert file.read().to_pydict() == {key: list(value) for key, value in columns.items()}
+
+
+def test_rows_come_in_order_whatever_the_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_file, "ROW_GROUP_ROWS", 3000)
+    how = table_of(tmp_path, {"id": "string"})
+
+    file = written(how, {"id": UNIQUE})
+
+    groups = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
+    assert groups == [3000, 3000, 3000, 1000]
+    assert file.read()["id"].to_pylist() == UNIQUE
+
+
+def test_a_flipped_bit_is_found_by_the_checksum_of_its_page(tmp_path: Path) -> None:
+    how = table_of(tmp_path, {"id": "string"}, **{"delta.parquet.compression.codec": "none"})
+    sink = io.BytesIO()
+    with NewFile(sink, how) as file:
+        file.append(pa.record_batch({"id": UNIQUE}, schema=how.files.arrow))
+    damaged = sink.getvalue().replace(UNIQUE[5000].encode(), b"x" * 9)
+
+    found = pq.ParquetFile(io.BytesIO(damaged), page_checksum_verification=True)
+
+    with pytest.raises(OSError, match="CRC"):
+        found.read()
+
+
+class FullDisk(io.BytesIO):
+    """Takes some bytes and no more."""
+
+    def write(self, data: Any) -> int:
+        if self.tell() > 20_000:
+            raise OSError(28, "No space left on device")
+        return super().write(data)
+
+
+@pytest.fixture
+def no_thread_left() -> Iterator[None]:
+    before = threading.active_count()
+    yield
+    assert threading.active_count() == before
+
+
+@pytest.mark.usefixtures("no_thread_left")
+@pytest.mark.parametrize("rows", [1000, 100_000], ids=["while-rows-come", "at-the-end"])
+def test_a_full_disk_is_an_error_of_the_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(new_file, "ROW_GROUP_ROWS", rows)
+    how = table_of(tmp_path, {"id": "string"})
+
+    with pytest.raises(OSError, match="No space"), NewFile(FullDisk(), how) as file:
+        for batch in pa.table({"id": UNIQUE}, schema=how.files.arrow).to_batches(1000):
+            file.append(batch)
