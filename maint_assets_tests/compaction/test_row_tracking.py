@@ -33,7 +33,9 @@ KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "", "'delta.enableDeletionVectors'='true', 'delta.columnMapping.mode'='name'", {},
     ),
     "copied on write": ("", "'delta.enableDeletionVectors'='false'", {}),
-    "some partitions": ("PARTITIONED BY (p)", "'delta.minReaderVersion'='3'", {"where": "p = 1"}),
+    "some partitions": (
+        "PARTITIONED BY (p)", "'delta.enableDeletionVectors'='true'", {"where": "p = 1"},
+    ),
     "purge, mapped by id": (
         "",
         "'delta.enableDeletionVectors'='true', 'delta.columnMapping.mode'='id'",
@@ -146,6 +148,7 @@ def partly_materialised(path: Path, column: str) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_ids_come_and_cease_as_the_table_says_and_are_never_given_twice(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
