@@ -8,9 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
-
-from maint_assets.assets.spark import typed_errors
+from maint_assets.assets.spark import SPARK_ERRORS, typed_errors
 from maint_assets.assets.store import Dataset
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.commit.checkpoint import write_checkpoint
@@ -207,7 +205,7 @@ def _executed(
         try:
             with run.output.scratch() as scratch, typed_errors():
                 done = rewritten_batch(run.spark, batch, terms, scratch=scratch)
-        except (MaintError, PySparkException, OSError) as error:
+        except (MaintError, *SPARK_ERRORS, OSError) as error:
             if not outcome.versions:
                 raise
             return total, outcome, error
@@ -234,7 +232,7 @@ def _checkpointed(run: StageRun, head: TableHead, versions: list[int]) -> int | 
                 scratch=scratch,
                 now_ms=run.now_ms(),
             )
-    except (MaintError, PySparkException, OSError) as error:
+    except (MaintError, *SPARK_ERRORS, OSError) as error:
         logger.warning("no checkpoint was written: %s", error)
         return None
     return made.version

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dagster_pyspark import LazyPySparkResource
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from maint_assets.assets.java import find_java
@@ -32,6 +33,9 @@ DEFAULTS = {
     "spark.python.daemon.module": "maint_assets.workers",
     "spark.python.unix.domain.socket.enabled": "true",
 }
+
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+"""What a failed job raises: the second where no Python code failed, as when a worker is lost."""
 
 _CANCEL_SECONDS = 10
 
@@ -68,7 +72,7 @@ def typed_errors() -> Iterator[None]:
     """Within it, an error that an executor marked is raised as what it was."""
     try:
         yield
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         marked = of_text(str(error))
         if marked is None:
             raise

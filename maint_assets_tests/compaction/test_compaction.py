@@ -1,6 +1,7 @@
 """Stories of a compaction: what is merged, what is refused, what others do meanwhile."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
 from maint_assets.commit.rewrites import commit_rewrites
+from maint_assets.compaction.execution import rewritten_batch
 from maint_assets.errors import ConflictError, PredicateError, RewriteError, StalePlanError
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain
@@ -468,5 +471,28 @@ def test_what_came_before_a_closed_door_is_kept_and_told(
     done = executed(chain, report)
 
     assert isinstance(done.error, ConflictError)
+    assert (done.done.bins, done.done.versions) == (1, [7])
+    assert done.ledger is not None and list(Path(done.ledger).glob("*.parquet"))
+
+
+def test_what_came_before_a_lost_worker_is_kept_and_told(
+    tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No Python code fails then, so that Spark's error is one of Java."""
+    small_files(tmp_path)
+    chain = compacting(tmp_path, max_bytes_per_commit=1)
+    report = planned(chain)
+    commits: list[Any] = []
+
+    def then_lost(spark: SparkSession, *arguments: Any, **more: Any) -> Any:
+        if commits:
+            spark.range(1).mapInArrow(lambda _: os._exit(1), "id long").collect()
+        commits.append(rewritten_batch(spark, *arguments, **more))
+        return commits[-1]
+
+    monkeypatch.setattr("maint_assets.assets.compaction_stages.rewritten_batch", then_lost)
+    done = executed(chain, report)
+
+    assert isinstance(done.error, Py4JJavaError)
     assert (done.done.bins, done.done.versions) == (1, [7])
     assert done.ledger is not None and list(Path(done.ledger).glob("*.parquet"))
