@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, BinaryIO, Literal, NoReturn
 
-from maint_assets.cli import main
-
 MODULE = "maint_assets_tests.compaction.killing"
 
 _STEP, _GROUP = "MAINT_ASSETS_KILLED_AT", "MAINT_ASSETS_KILLED_GROUP"
 _STAGES = "maint_assets.assets.compaction_stages"
+_WRITE = "maint_assets.storage.write"
+_EXECUTION = "maint_assets.compaction.execution"
 _CHECKPOINT = "maint_assets.commit.checkpoint"
 
 
@@ -32,21 +32,25 @@ _CHECKPOINT = "maint_assets.commit.checkpoint"
 class Step:
     """A call before or after which all is killed, or in the middle of what it yields.
 
-    ``commits`` are in the log by then. ``left`` in the log is what only log cleanup removes.
+    ``commits`` are in the log by then, ``orphans`` on the storage: new files that no commit names.
+    ``left`` in the log is what only log cleanup removes.
     """
 
     call: str
     when: Literal["before", "after", "half"]
     nth: int = 1
     commits: int = 4
+    orphans: int = 0
     left: str | None = None
 
 
 STEPS = {
     "plan written": Step(f"{_STAGES}:packages", "before", commits=0),
-    "data file half written": Step("maint_assets.storage.write:new_file", "half", commits=0),
+    "data file half written": Step(f"{_WRITE}:new_file", "half", commits=0, orphans=1),
+    "written by Spark": Step("maint_assets.compaction.spark_engine:packed", "before", commits=0),
+    "copied from Spark": Step(f"{_WRITE}:shutil.copyfileobj", "before", commits=0, orphans=1),
     "data files written": Step(
-        "maint_assets.compaction.execution:commit_rewrites", "before", nth=2, commits=1
+        f"{_EXECUTION}:commit_rewrites", "before", nth=2, commits=1, orphans=1
     ),
     "commit put": Step("maint_assets.commit.rewrites:put_if_absent", "after", nth=2, commits=2),
     "batch recorded": Step(f"{_STAGES}:Outcome.take", "before", nth=2, commits=2),
@@ -107,10 +111,11 @@ def _half(call: Callable[..., Any]) -> Callable[..., Any]:
 
 if __name__ == "__main__":
     if _STEP in os.environ:
-        arm(STEPS[os.environ[_STEP]])
+        if STEPS[os.environ[_STEP]].call.startswith(_WRITE):  # all else is the driver's
+            arm(STEPS[os.environ[_STEP]])
         runpy.run_module("maint_assets.workers", run_name="__main__")
     else:
         step = sys.argv.pop(1)
         os.environ |= {_STEP: step, _GROUP: str(os.getpgrp())}
         arm(STEPS[step])
-        main()
+        import_module("maint_assets.cli").main()

@@ -3,16 +3,18 @@
 What the killed one left behind is gone after the next vacuum.
 """
 
+import datetime as dt
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets.delta.names import LogFile
-from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.builder import Action, TableBuilder
 from maint_assets_tests.chain import Chain
 from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.compaction.killing import MODULE, STEPS
@@ -24,20 +26,34 @@ EACH_TIME = "commit put"
 """What CI looks at; the rest is ``make stories``."""
 
 
-def table_at(path: Path, *, v2: bool) -> TableBuilder:
+OLD = {"org.apache.spark.sql.parquet.row.metadata": "{}"}
+"""The footer of a file that may be of Spark 2: its days may be of another calendar."""
+
+
+def table_at(path: Path, *, v2: bool, old: bool) -> TableBuilder:
     """Three files a day, one commit a day; the fourth one from here on wants a checkpoint."""
     policy = {"delta.checkpointPolicy": "v2"} if v2 else {}
     table = TableBuilder(path).create(
         partition_columns=["day"],
         features=["v2Checkpoint"] if v2 else [],
         configuration={"delta.checkpointInterval": str(2 * DAYS), **policy},
+        fields={"id": "long", "at": "date"},
     )
     for day in range(DAYS):
-        table.commit(
-            [table.added(f"{file}.parquet", partition={"day": f"{day:02}"}) for file in range(3)],
-            operation="WRITE",
-        )
+        rows = [{"id": day, "at": dt.date(2020, 1, 1)}]
+        partition = {"day": f"{day:02}"}
+        added = [
+            table.added(f"{file}.parquet", partition=partition, rows=rows) for file in range(3)
+        ]
+        table.commit([marked(table, add) for add in added] if old else added, operation="WRITE")
     return table
+
+
+def marked(table: TableBuilder, action: Action) -> Action:
+    """The add of the same file with the old footer."""
+    file = table.path / action["add"]["path"]
+    pq.write_table(pq.ParquetFile(file).read().replace_schema_metadata(OLD), file)
+    return {"add": action["add"] | {"size": file.stat().st_size}}
 
 
 def killed(folder: Path, step: str) -> None:
@@ -76,13 +92,14 @@ def test_rows_stay_the_next_run_finishes_and_no_file_leaks(
     name: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     step = STEPS[name]
-    table = table_at(tmp_path / "table", v2=name == "sidecars put")
+    table = table_at(tmp_path / "table", v2=name == "sidecars put", old="Spark" in name)
     before = delta_spark.rows(spark, table.path)
 
     killed(tmp_path, name)
 
     head = max(file.name for file in table.log.glob("*.json") if file.name[:20].isdigit())
     assert int(head[:20]) == table.version + step.commits
+    assert len(list(table.path.rglob("part-*"))) == step.commits + step.orphans
     assert delta_spark.rows(spark, table.path) == before
     done = Chain.compacting(table.path, tmp_path / "ws", **ONE_A_COMMIT).compact().done
     assert done is not None and done.bins == DAYS - step.commits

@@ -53,6 +53,17 @@ SCENARIOS: dict[str, list[str]] = {
         "commit.test_rewrites_with_spark::test_delta_reads_the_commit_and_goes_on",
         "commit.test_metrics::test_percentiles_are_elements_at_their_share_of_the_count",
     ],
+    "metric values are real sizes": ["test_metrics::test_numbers_are_those_of_delta"],
+    "exact output schema": ["test_metrics::test_numbers_are_those_of_delta"],
+    "metrics of a second run": ["test_metrics::test_a_run_without_work_has_no_batch"],
+    "columns with statistics": [
+        "test_metrics::test_columns_with_statistics_are_those_that_new_files_have_them_of",
+        "test_metrics::test_what_delta_tells_wrong_is_right",
+    ],
+    "metrics of deletion vectors": [
+        "test_metrics::test_numbers_are_those_of_delta",
+        "commit.test_rewrites::test_bin_without_live_rows_commits_its_removes_alone",
+    ],
     # DeltaReorgSuite
     "purge merges files with vectors": [
         "test_purge::test_files_with_deleted_rows_are_merged_once_and_for_all"
@@ -62,7 +73,13 @@ SCENARIOS: dict[str, list[str]] = {
     "purge of some partitions": [
         "test_purge::test_files_with_deleted_rows_are_merged_once_and_for_all"
     ],
-    "renamed column kept": ["test_schemas::test_columns_that_came_went_and_were_renamed"],
+    "dropped column physically gone": [
+        "test_dropped_columns::test_the_files_of_deltas_own_purge_are_taken"
+    ],
+    "renamed column kept": [
+        "test_dropped_columns::test_the_files_of_deltas_own_purge_are_taken",
+        "test_schemas::test_columns_that_came_went_and_were_renamed",
+    ],
     "purge of a catalog-managed table": [
         "test_purge::test_commits_that_a_catalog_owns_are_refused"
     ],
@@ -152,12 +169,7 @@ SCENARIOS: dict[str, list[str]] = {
         "test_killed::test_rows_stay_the_next_run_finishes_and_no_file_leaks"
     ],
 }
-NOT_YET = {
-    "metrics: real sizes, exact schema, second run, indexed columns": "not in the output yet",
-    "metrics of deletion vectors": "not in the output yet",
-    "purge of a dropped column": "a purge looks at deleted rows only: docs/compaction.md",
-    "Z-order, clustering: all suites": "another operation",
-}
+NOT_YET = {"Z-order, clustering: all suites": "another operation"}
 NOT_OURS = {
     "database and table name": "names of a catalog: ours are locations",
     "leftover threads": "bins are tasks of one Spark job",
