@@ -53,6 +53,7 @@ N ?= 200
 stories: setup
 	STORIES=$(N) $(JAVA) $(RUN) pytest -m "long or slow" $(ARGS) \
 		maint_assets_tests/vacuum maint_assets_tests/compaction maint_assets_tests/ui \
+		maint_assets_tests/assets \
 		-o log_cli=true -o log_cli_level=INFO
 
 clean:

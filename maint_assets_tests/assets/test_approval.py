@@ -173,7 +173,7 @@ def test_an_automatic_deletion_launched_alone_refuses_a_plan_of_another_run(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize("restored", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_re_execution_from_failure_executes_the_plan_of_its_parent(
     spark: SparkSession, table: TableBuilder, tmp_path: Path, restored: bool
 ) -> None:

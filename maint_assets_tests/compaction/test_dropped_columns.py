@@ -155,6 +155,7 @@ def test_the_files_of_deltas_own_purge_are_taken(
 
 @pytest.mark.oracle
 @pytest.mark.slow
+@pytest.mark.long
 def test_variants_are_no_columns_of_their_own(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:

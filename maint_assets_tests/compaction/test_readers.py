@@ -65,7 +65,13 @@ def test_streams_and_change_feeds_see_no_compaction(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("features", [(), ("deletionVectors", "changeDataFeed", "v2Checkpoint")])
+@pytest.mark.parametrize(
+    "features",
+    [
+        pytest.param((), marks=pytest.mark.long),
+        ("deletionVectors", "changeDataFeed", "v2Checkpoint"),
+    ],
+)
 def test_delta_rs_goes_on(
     features: tuple[str, ...], spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
     [
         (["dagster", "dev"], True),
         pytest.param(["dagster", "dev"], False, marks=pytest.mark.long),
-        (["dg", "dev"], True),
+        pytest.param(["dg", "dev"], True, marks=pytest.mark.long),
         pytest.param(
             ["dagster-webserver", "-w", str(ROOT / "workspace.yaml")],
             False,

@@ -12,7 +12,7 @@ from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
-EACH_TIME = {"plain", "deletionVectors", "columnMapping", "v2Checkpoint", "clustering"}
+EACH_TIME = {"deletionVectors", "columnMapping", "v2Checkpoint"}
 """What CI looks at; the rest is ``make stories``."""
 
 

@@ -46,8 +46,8 @@ def test_lite_takes_what_was_removed_and_no_stray(tmp_path: Path, chain_of: Chai
 @pytest.mark.parametrize(
     "feature",
     [
-        "plain",
         "deletionVectors",
+        pytest.param("plain", marks=pytest.mark.long),
         pytest.param("partitioned", marks=pytest.mark.long),
         pytest.param("changeDataFeed", marks=pytest.mark.long),
     ],

@@ -121,6 +121,7 @@ def test_vectors_that_are_in_use_stay(story: Story) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_change_data_goes_by_its_age(story: Story) -> None:
     story.create(enableChangeDataFeed="true").append(1, 2).update("p = 'new'", "id = 1")
     story.merge(2, 3).delete("id = 3").wait(days=DAYS - 1)
