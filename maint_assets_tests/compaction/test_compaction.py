@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
@@ -493,6 +492,6 @@ def test_what_came_before_a_lost_worker_is_kept_and_told(
     monkeypatch.setattr("maint_assets.assets.compaction_stages.rewritten_batch", then_lost)
     done = executed(chain, report)
 
-    assert isinstance(done.error, Py4JJavaError)
+    assert "Py4JJavaError" in str(done.error)
     assert (done.done.bins, done.done.versions) == (1, [7])
     assert done.ledger is not None and list(Path(done.ledger).glob("*.parquet"))
