@@ -80,6 +80,10 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
 @click.option(
     "--purge", is_flag=True, help="Rewrite exactly the files with deleted rows or dropped columns."
 )
+@click.option("--zorder-by", help="Order rows by these columns, separated by commas.")
+@click.option(
+    "--full", is_flag=True, help="Order again what is ordered otherwise or in several pieces."
+)
 @click.option("--target-size", help="Size of the new files, such as 256MB.")
 @click.option("--min-size", help="Smaller files are merged; half of the target if not given.")
 @click.option("--max-bytes", help="Rewrite at most so much; the rest is postponed.")
@@ -109,9 +113,10 @@ def optimize(table_uri: str, workspace: str, **options: Any) -> None:
         "verify_rows": "verify_rows",
     }
     asked = {key: options[name] for name, key in keys.items() if options[name] is not None}
-    settings, table = _one_table(
-        table_uri, workspace, compaction={**asked, "purge": options["purge"]}
-    )
+    asked |= {"purge": options["purge"], "full": options["full"]}
+    if options["zorder_by"]:
+        asked["zorder_by"] = [name.strip() for name in options["zorder_by"].split(",")]
+    settings, table = _one_table(table_uri, workspace, compaction=asked)
     steps = _Steps(plan_compaction, show_bins, execute_compaction, show_rewritten)
     _maintain(settings, table, steps, options=options)
 

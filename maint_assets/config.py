@@ -134,6 +134,8 @@ class CompactionSettings(_Model):
     max_deleted_rows_ratio: float = Field(default=0.05, ge=0, le=1)
     purge: bool = False
     where: str | None = None
+    zorder_by: tuple[str, ...] = ()
+    full: bool = False
     approval: Literal["manual", "auto"] = "manual"
     plan_max_age: Duration = timedelta(hours=24)
     max_bytes_per_run: Size | None = None
@@ -144,6 +146,8 @@ class CompactionSettings(_Model):
     def _sizes_fit(self) -> CompactionSettings:
         if self.min_file_size is not None and self.min_file_size > self.target_file_size:
             raise ValueError("min_file_size is larger than target_file_size")
+        if self.purge and (self.zorder_by or self.full):
+            raise ValueError("a purge keeps rows in their order: leave out zorder_by and full")
         return self
 
 

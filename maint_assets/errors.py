@@ -138,6 +138,12 @@ class StageMissingError(MaintError):
     """A stage was asked for whose upstream was never materialised."""
 
 
+class OrderError(MaintError):
+    """The rows of a table cannot be ordered by the columns asked for."""
+
+    exit_code = 2
+
+
 class PredicateError(MaintError):
     """A partition predicate names other columns, or is no condition."""
 

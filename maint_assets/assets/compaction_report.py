@@ -36,7 +36,7 @@ class CompactionReport:
     def question(self) -> str:
         """What a person is asked before the plan is executed."""
         plan = self.planned.plan
-        return f"Rewrite {plan.files:,} files of {plan.table} into about {plan.bins:,}?"
+        return f"Rewrite {plan.files:,} files of {plan.table} into about {plan.expected_files:,}?"
 
     def json(self, *, paths: bool = False) -> dict[str, Any]:
         """The public JSON object of ``maint-assets optimize``."""
@@ -69,6 +69,8 @@ class CompactionReport:
             "failed_bins": done.failed if done else 0,
             "verified_bins": done.verified_bins if done else 0,
             "not_committed": done.not_committed if done else {},
+            "zorder_by": list(plan.selection.zorder_by),
+            "skipping": msgspec.to_builtins(done.skipping) if done else None,
             "metrics": msgspec.to_builtins(done.metrics) if done else None,
             "seconds": self.seconds,
             "ledger": self.ledger,

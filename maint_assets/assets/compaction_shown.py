@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from maint_assets.assets.checks import Check
 from maint_assets.assets.metadata import human_bytes, human_count
-from maint_assets.assets.pictures import size_histogram
+from maint_assets.assets.pictures import paired_bars, size_histogram
 
 if TYPE_CHECKING:
     from maint_assets.assets.compaction_stages import BinsSummary, RewrittenSummary
@@ -20,7 +20,10 @@ WORDS = {
     "large": "large enough",
     "whole": "without deleted rows or dropped columns",
     "alone": "with nothing to be merged with",
-    "clustered": "clustered",
+    "unordered": "not in the order yet",
+    "merged": "ordered before, now together",
+    "ordered": "in the order",
+    "clustered": "clustered otherwise (full)",
     "other_partition": "in other partitions",
     "postponed": "postponed (max_bytes_per_run)",
 }
@@ -88,6 +91,27 @@ def sizes_picture(done: RewrittenSummary) -> str:
         names=("files before", "files after"),
         told="{0:,} files, now {1:,}",
     )
+
+
+SKIPPING_COLUMNS = 4
+"""As many columns as a picture shows without being hidden by Dagster."""
+
+
+def skipping_picture(done: RewrittenSummary) -> str | None:
+    """How many files a lookup reads by each column of the order, before and after."""
+    if not done.skipping:
+        return None
+    rows = [
+        (
+            f"{each.name}: {each.before.lookup:,.1f} of {each.before.files:,}, "
+            f"now {each.after.lookup:,.1f} of {each.after.files:,}",
+            each.before.lookup,
+            each.after.lookup,
+        )
+        for each in done.skipping[:SKIPPING_COLUMNS]
+    ]
+    names = ("files read before", "files read now")
+    return paired_bars(rows, names=names, title="files that a lookup reads")
 
 
 def _counts(counts: dict[str, int]) -> str:

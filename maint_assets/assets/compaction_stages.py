@@ -31,7 +31,8 @@ from maint_assets.compaction.plan import CompactionPlan, Selection, commit_mark,
 from maint_assets.compaction.planning import planned_bins
 from maint_assets.compaction.rewrite import REWRITTEN_ARROW
 from maint_assets.compaction.rewriting import rewriting
-from maint_assets.compaction.row_check import RowCheck, first_bin
+from maint_assets.compaction.row_check import RowCheck
+from maint_assets.compaction.skipping import ColumnSkipping, Versions, column_skipping
 from maint_assets.config import milliseconds
 from maint_assets.errors import MaintError, RewriteError
 from maint_assets.snapshot.head import table_head
@@ -74,7 +75,7 @@ class RewrittenSummary:
     ``bins`` were committed, in ``versions`` and as ``bins_by_engine`` (arrow, spark) says;
     ``dropped``, ``refused`` and ``failed`` count bins that were not, ``not_committed`` says why.
     ``verified_bins`` are committed ones whose new file was read again and compared with its inputs
-    row by row. ``metrics`` are Delta's numbers.
+    row by row. ``metrics`` are Delta's numbers. ``skipping`` is what the order of rows is worth.
     """
 
     plan_digest: str
@@ -99,6 +100,7 @@ class RewrittenSummary:
     approved_by: str | None
     metrics: RewriteMetrics
     bins_by_engine: dict[str, int]
+    skipping: list[ColumnSkipping] | None = None
 
 
 def compaction_bins_stage(run: StageRun) -> StageResult:
@@ -107,14 +109,14 @@ def compaction_bins_stage(run: StageRun) -> StageResult:
     refuse_mismatch(seen)
     refuse_operation(seen, "rewrite")
     head = table_head(Location.of(seen.table), version=seen.version)
-    how = rewriting(head)
     selection = asked_selection(run.table.compaction)
+    how = rewriting(head, selection)
     with run.output.scratch() as scratch:
         rows = planned_bins(
             run.spark,
             head,
             selection,
-            files=how.files,
+            how=how,
             live_files=seen.live_files,
             parallelism=run.parallelism,
             scratch=scratch,
@@ -147,8 +149,10 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
         max_bytes=run.table.compaction.max_bytes_per_commit,
         parallelism=run.parallelism,
     )
-    check = RowCheck(run.table.compaction.verify_rows, plan.digest, first_bin(planned))
-    terms = Terms(plan, head, replace(rewriting(head), row_check=check), run.now_ms)
+    check = RowCheck(
+        run.table.compaction.verify_rows, plan.digest, planned[0].bin if planned else None
+    )
+    terms = Terms(plan, head, replace(rewriting(head, plan.selection), row_check=check), run.now_ms)
     total, outcome, ended = _executed(run, terms, planned)
     summary = RewrittenSummary(
         plan_digest=plan.digest,
@@ -173,6 +177,7 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
             times_ms=(started_ms, run.now_ms()),
         ),
         bins_by_engine=dict(sorted(outcome.engines.items())),
+        skipping=_skipping(run, terms, outcome),
     )
     written = Dataset(total.rows, plan.digest, total.measured)
     run.output.write_manifest(written, total.parts, total.largest)
@@ -212,6 +217,25 @@ def _executed(
         total = total.plus(target.written([done]), target.measures)
         outcome.take(done)
     return total, outcome, None
+
+
+def _skipping(run: StageRun, terms: Terms, outcome: Outcome) -> list[ColumnSkipping] | None:
+    """What readers skip now; None without an order, and where it cannot be told."""
+    if terms.how.ordering is None or not outcome.versions:
+        return None
+    try:
+        after = table_head(terms.head.location, version=outcome.versions[-1])
+        with run.output.scratch() as scratch, typed_errors():
+            return column_skipping(
+                run.spark,
+                Versions(terms.head, after, outcome.outputs),
+                terms.how,
+                parallelism=run.parallelism,
+                scratch=scratch,
+            )
+    except (MaintError, *SPARK_ERRORS, OSError) as error:
+        logger.warning("what readers skip now is not told: %s", error)
+        return None
 
 
 def _checkpointed(run: StageRun, head: TableHead, versions: list[int]) -> int | None:
@@ -256,6 +280,8 @@ def asked_selection(settings: CompactionSettings) -> Selection:
         purge=settings.purge,
         max_bytes=settings.max_bytes_per_run,
         where=settings.where,
+        zorder_by=settings.zorder_by,
+        full=settings.full,
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from maint_assets.assets.compaction_report import CompactionReport
     from maint_assets.compaction.metrics import RewriteMetrics
+    from maint_assets.compaction.skipping import ColumnSkipping
 
 
 def show_bins(console: Console, report: CompactionReport, *, paths: bool = False) -> None:
@@ -34,7 +35,8 @@ def show_bins(console: Console, report: CompactionReport, *, paths: bool = False
         return
     console.print(
         f"[bold]{human_count(plan.files, 'file')}[/] of {human_bytes(plan.bytes)} would become "
-        f"about [bold]{plan.bins:,}[/] of up to {human_bytes(plan.selection.target_bytes)}."
+        f"about [bold]{plan.expected_files:,}[/] "
+        f"of up to {human_bytes(plan.selection.target_bytes)}."
     )
     if paths:
         rows = ds.dataset([part.path for part in report.bins.parts()], format="parquet")
@@ -61,6 +63,8 @@ def show_rewritten(console: Console, report: CompactionReport) -> None:
         console.print(_sizes(done.metrics))
         console.print(_counts(done.metrics))
         console.print(f"{verified_line(done).capitalize()}.")
+        if done.skipping:
+            console.print(_skipping(done.skipping))
     for reason, count in done.not_committed.items():
         console.print(f"[yellow]{human_count(count, 'bin')} not rewritten[/]: {escape(reason)}")
     console.print(f"[dim]ledger: {escape(report.ledger or '')}[/]")
@@ -73,6 +77,19 @@ def _sizes(metrics: RewriteMetrics) -> Table:
     for name, files in (("before", metrics.files_removed), ("after", metrics.files_added)):
         sizes = (files.total_size, files.min or 0, files.avg, files.max or 0)
         table.add_row(name, f"{files.total_files:,}", *map(human_bytes, sizes))
+    return table
+
+
+def _skipping(columns: list[ColumnSkipping]) -> Table:
+    """How many files readers read on average, before and after."""
+    names = ("files read by", "for one value", "for a range", "overlaps of a file")
+    table = Table(*names, box=None, pad_edge=False, header_style="dim")
+    for each in columns:
+        pairs = [
+            f"{getattr(each.before, name):,.1f} -> [bold]{getattr(each.after, name):,.1f}[/]"
+            for name in ("lookup", "range", "overlaps")
+        ]
+        table.add_row(escape(each.name), *pairs)
     return table
 
 

@@ -176,7 +176,7 @@ def _materialize_result(stage: Stage, run: StageRun, made: StageResult) -> dg.Ma
         made,
         line=stage.line(made.summary),
         dataset=run.output,
-        picture=None if stage.picture is None else stage.picture(made.summary),
+        pictures={name: picture(made.summary) for name, picture in stage.pictures.items()},
         preview=table,
         schema=stage.schema,
     )

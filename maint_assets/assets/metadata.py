@@ -50,15 +50,15 @@ def metadata(
     dataset: StageDataset,
     preview: dg.TableMetadataValue | None,
     schema: T.StructType,
-    picture: str | None = None,
+    pictures: Mapping[str, str | None],
 ) -> dict[str, Any]:
     """The metadata of a materialisation: numbers of the summary plot over time in the UI."""
     seen_first = {
         "summary": dg.MetadataValue.md(line),
-        "picture": None if picture is None else dg.MetadataValue.md(picture),
+        **{name: text and dg.MetadataValue.md(text) for name, text in pictures.items()},
         "preview": preview,
     }
-    shown: dict[str, Any] = {name: each for name, each in seen_first.items() if each is not None}
+    shown: dict[str, Any] = {name: each for name, each in seen_first.items() if each}
     shown |= {
         "dataset": dg.MetadataValue.path(dataset.location.path),
         "dagster/row_count": result.written.rows,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 INLINE = 1_000
 """Dagster hides Markdown of so many characters behind a link."""
@@ -23,21 +23,32 @@ def size_histogram(
 
     ``names`` say what the two numbers are, ``told`` is how both are written in a line of text.
     """
-    most = max([*first.values(), *second.values(), 1])
     shown = [name for name in first if first[name] or second.get(name, 0)]
+    rows = [
+        (f"{_words(name, list(first))}: {told.format(*numbers)}", *numbers)
+        for name in shown
+        for numbers in [(first[name], second.get(name, 0))]
+    ]
+    return paired_bars(rows, names=names, title="files by size")
+
+
+def paired_bars(
+    rows: Sequence[tuple[str, float, float]], *, names: tuple[str, str], title: str
+) -> str:
+    """Two bars below each line of text, longest for the most; ``names`` say what they are."""
+    most = max([number for _, *numbers in rows for number in numbers if number], default=1)
     texts = [_text(16, 12, names[0]), _text(146, 12, names[1])]
     bars = ["M0 3h10v10H0z"], ["M130 3h10v10h-10z"]
-    for row, name in enumerate(shown):
+    for row, (text, *numbers) in enumerate(rows):
         top = ROW * row + 22
-        numbers = first[name], second.get(name, 0)
-        texts.append(_text(0, top + 11, f"{_words(name, list(first))}: {told.format(*numbers)}"))
+        texts.append(_text(0, top + 11, text))
         for at, number in enumerate(numbers):
             bars[at].append(_bar(top + 16 + 9 * at, number, most=most))
     drawn = "".join(
         f"<path fill='#{colour}' d='{''.join(each)}'/>"
         for colour, each in zip((FIRST, SECOND), bars, strict=True)
     )
-    return markdown(drawn + "".join(texts), ROW * len(shown) + 22, "files by size")
+    return markdown(drawn + "".join(texts), ROW * len(rows) + 22, title)
 
 
 def markdown(shapes: str, height: int, title: str) -> str:
@@ -56,7 +67,7 @@ def _words(size: str, sizes: list[str]) -> str:
     return size.replace(">=", "from ").replace("<", "under ")
 
 
-def _bar(top: int, number: int, *, most: int) -> str:
+def _bar(top: int, number: float, *, most: float) -> str:
     width = max(round(BAR * number / most), 1 if number else 0)
     return f"M0 {top}h{width}v8H0z" if width else ""
 

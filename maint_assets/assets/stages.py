@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from maint_assets.assets import checks
@@ -14,6 +14,7 @@ from maint_assets.assets.compaction_shown import (
     planned_picture,
     rewritten_line,
     sizes_picture,
+    skipping_picture,
 )
 from maint_assets.assets.compaction_stages import compaction_bins_stage, rewritten_files_stage
 from maint_assets.assets.deletion_stage import deletion_progress, deletion_stage
@@ -63,7 +64,7 @@ class Stage:
     progress: Callable[[StageRun], Share | None] = tasks_of
     execute: Callable[[StageRun, Approval], StageResult] | None = None
     branch: Branch = "vacuum"
-    picture: Callable[[Any], str] | None = None
+    pictures: Mapping[str, Callable[[Any], str | None]] = field(default_factory=dict)
     previewed: tuple[str, ...] = ()
 
     @property
@@ -179,14 +180,15 @@ COMPACTION_STAGES: Mapping[str, Stage] = {
             "compaction_bins", ("snapshot",),
             "The plan: live files that are rewritten together, and why.",
             COMPACTION_SCHEMA, bins_line, compaction_bins_stage, branch="compaction",
-            picture=planned_picture,
+            pictures={"picture": planned_picture},
             previewed=("partition", "path", "size", "rows", "deleted", "reason", "bin"),
         ),
         Stage(
             "rewritten_files", ("compaction_bins",),
             "The execution of the plan: files before and after, and the commits.",
             REWRITTEN_SCHEMA, rewritten_line, execute=rewritten_files_stage,
-            checks=(SAME_ROWS, ALL_REWRITTEN), branch="compaction", picture=sizes_picture,
+            checks=(SAME_ROWS, ALL_REWRITTEN), branch="compaction",
+            pictures={"picture": sizes_picture, "skipping": skipping_picture},
             previewed=("role", "path", "size", "rows", "state", "reason", "verified", "version"),
         ),
     )

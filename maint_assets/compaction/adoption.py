@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +11,15 @@ import pyarrow as pa
 
 from maint_assets.compaction.data_files import data_file
 from maint_assets.compaction.matching import inner_fields
-from maint_assets.compaction.outputs import bin_values, new_path, output_add
+from maint_assets.compaction.outputs import bin_values, kept_marks, new_path, output_add
 from maint_assets.compaction.physical import FIELD_ID, has_variants
-from maint_assets.compaction.rewrite import REWRITTEN_ARROW, ledger_row
+from maint_assets.compaction.rewrite import unwritten, written
 from maint_assets.compaction.row_width import RowWidth
 from maint_assets.compaction.spark_rows import SparkBin
 from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import log_path
 from maint_assets.errors import MaintError, RewriteError, one_line
 from maint_assets.storage import write
-from maint_assets.storage.columns import batch_of
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
@@ -41,47 +41,37 @@ class SparkFile(msgspec.Struct, frozen=True):
 def adopted(new: SparkFile, how: Rewriting) -> pa.RecordBatch:
     """The files of a bin, the new one in its place in the table: REWRITTEN_SCHEMA."""
     name, inputs = new.of.bin, new.of.adds
+    stays = partial(unwritten, name, inputs, engine="spark")
     if new.state is not None:
-        return _unwritten(new.of, state=new.state, reason=new.reason)
+        return stays(state=new.state, reason=new.reason)
     try:
         output = _output(new, how)
     except MaintError as error:
-        return _unwritten(new.of, state="failed", reason=str(error))
+        return stays(state="failed", reason=str(error))
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = f"its new file cannot be written ({one_line(error)})"
-        return _unwritten(new.of, state="failed", reason=reason)
-    rows = [
-        ledger_row(name, "input", add, rows=count, engine="spark")
-        for add, count in zip(inputs, new.of.rows, strict=True)
-    ]
-    if output is not None:
-        rows.append(ledger_row(name, "output", output, rows=sum(new.of.rows), engine="spark"))
-    return batch_of(rows, REWRITTEN_ARROW)
-
-
-def _unwritten(of: SparkBin, *, state: str, reason: str | None) -> pa.RecordBatch:
-    rows = [
-        ledger_row(of.bin, "input", add, rows=0, state=state, reason=reason, engine="spark")
-        for add in of.adds
-    ]
-    return batch_of(rows, REWRITTEN_ARROW)
+        return stays(state="failed", reason=reason)
+    outputs = [] if output is None else [(output, sum(new.of.rows))]
+    return written(name, zip(inputs, new.of.rows, strict=True), outputs, engine="spark")
 
 
 def _output(new: SparkFile, how: Rewriting) -> Add | None:
     """The add of the new file; None where no row of the inputs lives."""
     table, expected = Location(how.table, how.table), sum(new.of.rows)
-    written = sorted(Path(new.directory).glob("part-*.parquet"))
-    if len(written) != (1 if expected else 0):
-        raise _refused(how, f"Spark wrote {len(written)} files for {expected} rows")
-    if not written:
+    files = sorted(Path(new.directory).glob("part-*.parquet"))
+    if len(files) != (1 if expected else 0):
+        raise _refused(how, f"Spark wrote {len(files)} files for {expected} rows")
+    if not files:
         return None
-    statistics = _statistics(written[0], how)
+    statistics = _statistics(files[0], how)
     if statistics.rows != expected:
         raise _refused(how, f"Spark wrote {statistics.rows} rows where {expected} live")
     values = bin_values(new.of.adds, how)
     path = new_path(values, how)
-    write.put_file(table, path, written[0])
-    return output_add(path, new.of.adds, how, values=values, stats=statistics.json())
+    write.put_file(table, path, files[0])
+    return output_add(
+        path, how, values=values, marks=kept_marks(new.of.adds), stats=statistics.json()
+    )
 
 
 def _statistics(written: Path, how: Rewriting) -> FileStatistics:

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
+from maint_assets.compaction.cubes import cube_bins
+from maint_assets.compaction.ordering import COLUMNS_TAG, PROVIDER, Z_CUBE_TAG
 from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import canonical_values
 from maint_assets.delta.paths import TableRoot
@@ -28,11 +30,16 @@ from maint_assets.storage.parts import Measure
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from maint_assets.compaction.ordering import Ordering
     from maint_assets.compaction.plan import Selection
     from maint_assets.delta.schema import Field
 
-PLANNED_REASONS = ("small", "deleted_rows", "dropped_columns", "no_stats")
-LEFT_OUT_REASONS = ("large", "whole", "alone", "clustered", "other_partition", "postponed")
+PLANNED_REASONS = (
+    "small", "deleted_rows", "dropped_columns", "no_stats", "unordered", "merged"
+)  # fmt: skip
+LEFT_OUT_REASONS = (
+    "large", "whole", "alone", "ordered", "clustered", "other_partition", "postponed"
+)  # fmt: skip
 
 COMPACTION_SCHEMA = T.StructType([
     column("bin", "string", "id of the bin; null where the file stays", nullable=True),
@@ -44,7 +51,9 @@ COMPACTION_SCHEMA = T.StructType([
     column("live_bytes", "bigint", "bytes without those of deleted rows, estimated"),
     column("rows", "bigint", "rows in the file, deleted ones included", nullable=True),
     column("deleted", "bigint", "rows deleted by the deletion vector"),
-    column("clustered", "boolean", "whether it is part of a clustering"),
+    column("clustered", "boolean", "whether its rows are in an order that is to be kept"),
+    column("cube", "string", "what it was ordered with, as is asked now", nullable=True),
+    column("ordered", "boolean", "whether the rows of its bin are ordered"),
     column("reason", "string", "why it is rewritten, or why it stays"),
     column("engine", "string", "what rewrites it, unless a look into it speaks against it"),
     column("added", "bigint", "order in which files came to the table"),
@@ -89,13 +98,15 @@ _ROWS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>\d{1,18})\s*[,}]'
 class Judge:
     """What tells candidates from files that stay: the table's root and columns, the selection.
 
-    ``engine`` is what the table's files are rewritten by, as far as its schema tells.
+    ``engine`` is what the table's files are rewritten by, as far as its schema tells;
+    ``ordering`` how their rows are to be ordered.
     """
 
     root: TableRoot
     partitions: tuple[Field, ...]
     selection: Selection
     engine: str = "arrow"
+    ordering: Ordering | None = None
 
 
 def candidates(files: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[pa.RecordBatch]:
@@ -106,22 +117,30 @@ def candidates(files: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[pa.Rec
 
 
 def compaction_bins(
-    files: Iterable[pa.RecordBatch], selection: Selection
+    files: Iterable[pa.RecordBatch], selection: Selection, *, ordering: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The same files in bins, all files of a partition at hand: COMPACTION_SCHEMA.
 
-    A batch holds whole bins. What nothing can be merged with stays.
+    A batch holds whole bins. What nothing can be merged with stays. With an ``ordering`` bins are
+    those of ``cube_bins``.
     """
     every = pa.Table.from_batches(files, COMPACTION_ARROW)
     order = [("partition", "ascending"), ("added", "ascending"), ("path", "ascending")]
     every = every.take(pc.sort_indices(every, order)).combine_chunks()
     if not every.num_rows:
         return
-    wanted = pc.is_in(every["reason"], pa.array(PLANNED_REASONS))
-    yield from _batches(every.filter(pc.invert(wanted)))
-    held = every.filter(wanted)
-    numbers = _bin_numbers(held, selection)
-    yield from _batches(_left_alone(held.filter(pa.array(numbers < 0))))
+    if ordering:
+        numbers, ordered, merged = cube_bins(every, selection)
+        every = _with(every, "ordered", pa.array(ordered))
+        reason = pc.if_else(pa.array(merged), "merged", every["reason"])
+        held = _with(every, "reason", reason)
+        yield from _batches(held.filter(pa.array(numbers < 0)))
+    else:
+        wanted = pc.is_in(every["reason"], pa.array(PLANNED_REASONS))
+        yield from _batches(every.filter(pc.invert(wanted)))
+        held = every.filter(wanted)
+        numbers = _bin_numbers(held, selection)
+        yield from _batches(_left_alone(held.filter(pa.array(numbers < 0))))
     kept = held.filter(pa.array(numbers >= 0))
     numbers = numbers[numbers >= 0]
     order = np.argsort(numbers, kind="stable")
@@ -160,8 +179,10 @@ def packed_bins(
 
 def _bin_numbers(held: pa.Table, selection: Selection) -> np.ndarray:
     """The bin of each file, numbered over all partitions; -1 for one that stays."""
-    # A clustered file is rewritten alone, and so stays part of its clustering.
-    sizes = pc.if_else(held["clustered"], selection.min_bytes, held["live_bytes"]).to_numpy()
+    sizes = held["live_bytes"]
+    if selection.purge:  # a file with ordered rows is rewritten alone, and stays part of its cube
+        sizes = pc.if_else(held["clustered"], selection.min_bytes, sizes)
+    sizes = sizes.to_numpy()
     alone = pc.not_equal(held["reason"], "small").to_numpy(zero_copy_only=False)
     found, made = np.full(len(sizes), -1), 0
     for start, end in runs(held["partition"].combine_chunks()):
@@ -187,14 +208,17 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
     share = pc.divide(
         pc.cast(deleted, pa.float64()), pc.cast(pc.max_element_wise(rows, 1), pa.float64())
     )
-    reason = _reasons(add, share=share, rows=rows, deleted=deleted, selection=judge.selection)
+    ordering = judge.ordering
+    cube = pa.nulls(len(batch), pa.string()) if ordering is None else _cube(add, ordering)
+    reason = _reasons(add, share=share, rows=rows, cube=cube, judge=judge)
     live = pc.cast(
         pc.multiply(pc.cast(size, pa.float64()), pc.subtract(1.0, pc.fill_null(share, 0.0))),
         pa.int64(),
         safe=False,
     )
     wanted = pc.is_in(reason, pa.array(PLANNED_REASONS))
-    if judge.selection.purge:  # a look into the file may yet find a dropped column
+    # A look into the file may yet find a dropped column, a new cube take in an old one.
+    if judge.selection.purge or ordering is not None:
         wanted = pa.repeat(pa.scalar(value=True), len(batch))
     columns = {
         "bin": pa.nulls(len(batch), pa.string()),
@@ -206,7 +230,9 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
         "live_bytes": live,
         "rows": rows,
         "deleted": deleted,
-        "clustered": pc.is_valid(add.field("clusteringProvider")),
+        "clustered": pc.or_(pc.is_valid(add.field("clusteringProvider")), _has_z_order(add)),
+        "cube": cube,
+        "ordered": pa.repeat(pa.scalar(value=False), len(batch)),
         "reason": reason,
         "engine": pa.repeat(pa.scalar(judge.engine), len(batch)),
         "added": pc.coalesce(
@@ -220,22 +246,57 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
 
 
 def _reasons(
-    add: pa.StructArray, *, share: pa.Array, rows: pa.Array, deleted: pa.Array, selection: Selection
+    add: pa.StructArray, *, share: pa.Array, rows: pa.Array, cube: pa.Array, judge: Judge
 ) -> pa.Array:
-    """Why each file is rewritten, or why it stays (optimize.md 4.1, 4.4)."""
-    clustered = pc.is_valid(add.field("clusteringProvider"))
+    """Why each file is rewritten, or why it stays (optimize.md 4)."""
+    selection = judge.selection
     has_vector = pc.is_valid(add.field("deletionVector"))
     unknown = pc.and_(has_vector, pc.is_null(rows))
     limit = 0.0 if selection.purge else selection.max_deleted_ratio
     many = pc.or_(unknown, pc.fill_null(pc.greater(share, limit), fill_value=False))
-    small = pc.less(add.field("size"), selection.min_bytes)
-    none = pc.is_null(rows)
     if selection.purge:
         return pc.if_else(many, "deleted_rows", "whole")
+    if judge.ordering is not None:
+        ordered, other = pc.is_valid(cube), _is_clustered_otherwise(add, judge)
+        return pc.case_when(
+            pc.make_struct(pc.and_(ordered, many), ordered, other),
+            "deleted_rows", "ordered", "clustered", "unordered",
+        )  # fmt: skip
+    small = pc.less(add.field("size"), selection.min_bytes)
     return pc.case_when(
-        pc.make_struct(clustered, many, none, small),
-        "clustered", "deleted_rows", "no_stats", "small", "large",
-    )  # fmt: skip
+        pc.make_struct(many, pc.is_null(rows), small), "deleted_rows", "no_stats", "small", "large"
+    )
+
+
+def _cube(add: pa.StructArray, ordering: Ordering) -> pa.Array:
+    """What each file was ordered with by the same columns, null for others."""
+    tags = add.field("tags")
+    named = pc.fill_null(_tag(tags, ordering.columns_tag), "")
+    is_same = pc.equal(named, ordering.columns_text)
+    if ordering.clustering:
+        is_ours = pc.equal(pc.fill_null(add.field("clusteringProvider"), ""), PROVIDER)
+        is_same = pc.and_(is_same, is_ours)
+    cube = pc.coalesce(_tag(tags, ordering.cube_tag), pa.scalar("", pa.string()))
+    return pc.if_else(is_same, cube, pa.scalar(None, pa.string()))
+
+
+def _is_clustered_otherwise(add: pa.StructArray, judge: Judge) -> pa.Array:
+    """Whether a file of a clustered table is left as it is: by another engine, by other columns."""
+    provider = add.field("clusteringProvider")
+    if judge.ordering is None or not judge.ordering.clustering or judge.selection.full:
+        return pa.repeat(pa.scalar(value=False), len(add))
+    foreign = pc.not_equal(pc.fill_null(provider, PROVIDER), PROVIDER)
+    columns = _tag(add.field("tags"), COLUMNS_TAG)
+    other = pc.fill_null(pc.not_equal(columns, judge.ordering.columns_text), fill_value=False)
+    return pc.or_(foreign, pc.and_(pc.is_valid(provider), other))
+
+
+def _has_z_order(add: pa.StructArray) -> pa.Array:
+    return pc.is_valid(_tag(add.field("tags"), Z_CUBE_TAG))
+
+
+def _tag(tags: pa.MapArray, name: str) -> pa.Array:
+    return pc.map_lookup(tags, pa.scalar(name), "first")
 
 
 def _deleted(add: pa.StructArray) -> pa.Array:

@@ -11,6 +11,7 @@ import msgspec
 
 from maint_assets.commit.rewrites import commit_rewrites
 from maint_assets.commit.rewritten import Committed, RewriteRequest, RewrittenBin
+from maint_assets.compaction.ordered_bins import ordered, ordered_by_jobs
 from maint_assets.compaction.packages import Package
 from maint_assets.compaction.rewrite import REWRITTEN_ARROW, remove_outputs, rewritten
 from maint_assets.compaction.spark_engine import rewritten_by_spark, spark_bins
@@ -53,6 +54,8 @@ class Terms:
             parameters["applyPurge"] = True
         else:
             parameters |= {"zOrderBy": "[]", "clusterBy": "[]", "auto": False}
+            if self.how.ordering is not None:
+                parameters |= self.how.ordering.parameters(full=selection.full)
         return RewriteRequest(
             operation=selection.operation,
             parameters=parameters,
@@ -79,11 +82,20 @@ def rewritten_batch(
 
     def rewrite(some: list[Package]) -> Iterator[pa.RecordBatch]:
         for package in some:
-            yield from rewritten(slice_batches(package.part), how)
+            files = slice_batches(package.part)
+            if package.ordered:
+                yield from ordered(files, how, scratch=scratch)
+            else:
+                yield from rewritten(files, how)
 
-    tasks = [[package] for package in sorted(batch, key=lambda each: -each.bytes)]
-    written = units(spark, tasks, rewrite, kind=Package).write(target)
-    rows = [row for part in slices(written.parts) for row in _rows(part)]
+    large = [package for package in batch if package.ordered and package.is_large]
+    others = [package for package in batch if package not in large]
+    tasks = [[package] for package in sorted(others, key=lambda each: -each.bytes)]
+    parts = units(spark, tasks, rewrite, kind=Package).write(target).parts if tasks else []
+    rows = [row for part in slices(parts) for row in _rows(part)]
+    if large:
+        made = ordered_by_jobs(spark, large, how, scratch=scratch)
+        rows += [row for each in made for row in each.to_pylist()]
     left = [row for row in rows if row["state"] == "left"]
     if left:
         rows = [row for row in rows if row["state"] != "left"]

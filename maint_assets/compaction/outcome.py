@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from maint_assets.delta.schema import Field
+
+MOST_OUTPUTS = 1_000
+"""As many new files are kept as examples, whatever their number."""
 
 _Key = frozenset[tuple[str, "str | None"]]
 
@@ -31,13 +35,17 @@ class Outcome:
         self.engines = Counter[str]()
         self.versions: list[int] = []
         self.verified = self.partitions = 0
+        self.outputs: list[Add] = []
         self._fields = partitions
         self._counted: set[_Key] = set()
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Counts the bins of a batch (REWRITTEN_SCHEMA): its files of one bin have one state."""
-        columns = ["bin", "state", "engine", "reason", "version", "verified", "add"]
+        columns = ["bin", "role", "state", "engine", "reason", "version", "verified", "add"]
         rows = batch.select(columns).to_pylist()
+        made = (r for r in rows if r["role"] == "output" and r["state"] == "committed")
+        room = MOST_OUTPUTS - len(self.outputs)
+        self.outputs += [msgspec.json.decode(row["add"], type=Add) for row in islice(made, room)]
         bins = {row["bin"]: row for row in rows}.values()
         for row in bins:
             self.bins[row["state"]] += 1

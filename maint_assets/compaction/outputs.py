@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from maint_assets.compaction.ordering import Z_CUBE_TAG
 from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import canonical_values, directory, log_path
 from maint_assets.storage.location import Location
@@ -28,21 +29,34 @@ def bin_values(inputs: list[Add], how: Rewriting) -> dict[str, str | None]:
     return canonical_values(spelled[0], how.schema.partitions)
 
 
+class Marks(NamedTuple):
+    """What an add says of the order of its rows."""
+
+    tags: dict[str, str | None] | None = None
+    provider: str | None = None
+
+
+def kept_marks(inputs: list[Add]) -> Marks:
+    """The marks of a new file that holds rows in their order: those of its only input."""
+    tags = inputs[0].tags or {}
+    if len(inputs) > 1 or not (inputs[0].clustering_provider or Z_CUBE_TAG in tags):
+        return Marks()
+    return Marks(inputs[0].tags, inputs[0].clustering_provider)
+
+
 def output_add(
-    path: str, inputs: list[Add], how: Rewriting, *, values: dict[str, str | None], stats: str
+    path: str, how: Rewriting, *, values: dict[str, str | None], marks: Marks, stats: str
 ) -> Add:
-    """The add of a new file that lies at its place, made of inputs."""
+    """The add of a new file that lies at its place."""
     told = Location(how.table, how.table).file(path).stat()
-    clustered = len(inputs) == 1 and inputs[0].clustering_provider is not None
-    alone = inputs[0] if clustered else None
     return Add(
         path=log_path(path),
         size=told.st_size,
         partition_values=values,
         modification_time=told.st_mtime_ns // 1_000_000,
         stats=stats,
-        tags=alone.tags if alone else None,
-        clustering_provider=alone.clustering_provider if alone else None,
+        tags=marks.tags,
+        clustering_provider=marks.provider,
     )
 
 

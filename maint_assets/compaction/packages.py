@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from maint_assets.storage.columns import arrow_schema, batch_of, column, runs
@@ -34,16 +35,33 @@ _SCHEMA = T.StructType([
     column("rows", "bigint"),
     column("bytes", "bigint"),
     column("bins", "bigint"),
+    column("live_bytes", "bigint"),
+    column("live_rows", "bigint"),
+    column("bin", "string"),
+    column("ordered", "boolean"),
 ])
 _ARROW = arrow_schema(_SCHEMA)
+_READ = ["bin", "size", "live_bytes", "rows", "deleted", "ordered"]
 
 
 class Package(msgspec.Struct, frozen=True):
-    """Whole bins that lie together in a plan: where they lie, how many bytes and bins they are."""
+    """Whole bins that lie together in a plan: where they lie, how much they are, the first one.
+
+    All bins are ``ordered`` or none is.
+    """
 
     part: PartSlice
     bytes: int
     bins: int
+    live_bytes: int
+    live_rows: int
+    bin: str
+    ordered: bool
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is a bin that is more than a task's worth."""
+        return self.bins == 1 and self.bytes > PACKAGE_BYTES
 
 
 def packages(
@@ -62,7 +80,10 @@ def packages(
     tasks = packed(whole, parallelism, weight=lambda part: part.rows)
     found = units(spark, tasks, cut, kind=PartSlice).as_frame(_SCHEMA).collect()
     made = [
-        Package(PartSlice(row["path"], "", row["first"], row["rows"]), row["bytes"], row["bins"])
+        Package(
+            PartSlice(row["path"], "", row["first"], row["rows"]),
+            *(row[name] for name in ("bytes", "bins", "live_bytes", "live_rows", "bin", "ordered")),
+        )
         for row in found
     ]
     order = {part.path: at for at, part in enumerate(whole)}
@@ -83,19 +104,67 @@ def commit_batches(found: Iterable[Package], *, max_bytes: int) -> Iterator[list
         yield batch
 
 
-def _packages_of(part: PartSlice, most: int) -> Iterator[tuple[str, int, int, int, int]]:
-    """The packages of a part; its files of one bin lie together."""
-    first, at, load, bins = 0, 0, 0, 0
-    last = None
-    for batch in slice_batches(part, ["bin", "size"]):
-        names, sizes = batch["bin"], batch["size"].to_numpy()
-        for start, end in runs(names):
-            size, name = int(sizes[start:end].sum()), names[start].as_py()
-            full = load + size > most or at + end - start - first > PACKAGE_FILES
-            if name != last and load and full:
-                yield part.path, first, at - first, load, bins
-                first, load, bins = at, 0, 0
-            load, bins, at = load + size, bins + (name != last), at + end - start
-            last = name
-    if at > first:
-        yield part.path, first, at - first, load, bins
+def _packages_of(part: PartSlice, most: int) -> Iterator[tuple[Any, ...]]:
+    """The packages of a part (_SCHEMA); its files of one bin lie together."""
+    held: _Held | None = None
+    for files in _runs_of(part):
+        if held is not None and not held.takes(files, most):
+            yield held.row(part.path)
+            held = None
+        if held is None:
+            held = _Held(files)
+        else:
+            held.take(files)
+    if held is not None:
+        yield held.row(part.path)
+
+
+class _Files(NamedTuple):
+    """Files of one bin that lie together: the place of the first, and how much they are."""
+
+    first: int
+    bin: str
+    ordered: bool
+    files: int
+    bytes: int
+    live_bytes: int
+    live_rows: int
+
+
+def _runs_of(part: PartSlice) -> Iterator[_Files]:
+    at = part.first
+    for batch in slice_batches(part, _READ):
+        rows = pc.max_element_wise(pc.subtract(pc.fill_null(batch["rows"], 0), batch["deleted"]), 0)
+        columns = [each.to_numpy() for each in (batch["size"], batch["live_bytes"], rows)]
+        for start, end in runs(batch["bin"]):
+            sums = [int(values[start:end].sum()) for values in columns]
+            name, is_ordered = (batch[each][start].as_py() for each in ("bin", "ordered"))
+            yield _Files(at, name, is_ordered, end - start, *sums)
+            at += end - start
+
+
+class _Held:
+    """A package in the making."""
+
+    def __init__(self, first: _Files) -> None:
+        self._first = self._last = first
+        self._sums = list(first[3:])
+        self._bins = 1
+
+    def takes(self, files: _Files, most: int) -> bool:
+        """Whether files go into this package: those of a bin that is in it already always do."""
+        if files.bin == self._last.bin:
+            return True
+        count, size = self._sums[:2]
+        full = size + files.bytes > most or count + files.files > PACKAGE_FILES
+        return not full and files.ordered == self._last.ordered
+
+    def take(self, files: _Files) -> None:
+        self._bins += files.bin != self._last.bin
+        self._sums = [one + other for one, other in zip(self._sums, files[3:], strict=True)]
+        self._last = files
+
+    def row(self, path: str) -> tuple[Any, ...]:
+        first, (files, size, live_bytes, live_rows) = self._first, self._sums
+        counts = first.first, files, size, self._bins, live_bytes, live_rows
+        return path, *counts, first.bin, first.ordered

@@ -26,7 +26,8 @@ class Selection:
     """Which files are rewritten, sizes in bytes; O4.
 
     A file is small below ``min_bytes``, and has many deleted rows above ``max_deleted_ratio``.
-    ``purge`` takes exactly the files with deleted rows or dropped columns.
+    ``purge`` takes exactly the files with deleted rows or dropped columns. Rows are ordered by
+    ``zorder_by``; ``full`` orders also what is in an order, if it is another or in several pieces.
     """
 
     target_bytes: int = DEFAULT_TARGET_BYTES
@@ -35,6 +36,8 @@ class Selection:
     purge: bool = False
     max_bytes: int | None = None
     where: str | None = None
+    zorder_by: tuple[str, ...] = ()
+    full: bool = False
 
     @property
     def operation(self) -> Literal["OPTIMIZE", "REORG"]:
@@ -64,6 +67,11 @@ class CompactionPlan:
     considered_files: int
     left_out: dict[str, int]
     left_out_bytes: dict[str, int]
+
+    @property
+    def expected_files(self) -> int:
+        """How many new files there will be, about: a bin that is ordered becomes several."""
+        return max(self.bins, -(-self.bytes // self.selection.target_bytes))
 
 
 def ready_head(plan: CompactionPlan, *, max_age_ms: int, now_ms: int) -> TableHead:

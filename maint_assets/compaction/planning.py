@@ -17,8 +17,8 @@ from maint_assets.storage.exchange import BUCKET_ROWS, exchanged, in_waves
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from maint_assets.compaction.physical import FileSchema
     from maint_assets.compaction.plan import Selection
+    from maint_assets.compaction.rewriting import Rewriting
     from maint_assets.snapshot.head import TableHead
     from maint_assets.storage.rows import Rows
 
@@ -31,7 +31,7 @@ def planned_bins(  # noqa: PLR0913
     head: TableHead,
     selection: Selection,
     *,
-    files: FileSchema,
+    how: Rewriting,
     live_files: int,
     parallelism: int,
     scratch: str,
@@ -41,9 +41,10 @@ def planned_bins(  # noqa: PLR0913
     COMPACTION_SCHEMA. Raises PredicateError; executors raise CorruptLogError and LogGapError, and
     StorageError for a file of which a purge cannot tell what it holds.
     """
+    files = how.files
     partitions = files.table.partitions
     engine = "spark" if has_variants(files.table.data) else "arrow"
-    judge = partial(candidates, judge=Judge(head.root, partitions, selection, engine))
+    judge = partial(candidates, judge=Judge(head.root, partitions, selection, engine, how.ordering))
     live = live_adds(spark, head, parallelism=parallelism, scratch=scratch)
     judged = [rows.then(judge) for rows in live]
     if selection.where is not None:
@@ -56,7 +57,7 @@ def planned_bins(  # noqa: PLR0913
         look = partial(with_dropped_columns, held=Held.of(head, files.table))
         judged = [rows.then(look) for rows in judged]
     buckets = -(-live_files // BUCKET_ROWS)
-    pack = partial(compaction_bins, selection=selection)
+    pack = partial(compaction_bins, selection=selection, ordering=how.ordering is not None)
     if buckets <= 1 and len(judged) == 1 and judged[0].tasks == 1:
         packed = judged[0].then(pack)
     else:

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from maint_assets.compaction.data_files import DataFiles
 from maint_assets.compaction.look import file_hazard, looked_at
 from maint_assets.compaction.new_file import NewFile
-from maint_assets.compaction.outputs import bin_values, new_path, output_add
+from maint_assets.compaction.outputs import bin_values, kept_marks, new_path, output_add
 from maint_assets.compaction.same_rows import refuse_other_content
 from maint_assets.delta.actions import Add
 from maint_assets.delta.paths import TableRoot, relative
@@ -26,10 +26,12 @@ from maint_assets.storage.columns import arrow_schema, batch_of, column
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from maint_assets.commit.rewritten import RewrittenBin
+    from maint_assets.compaction.data_files import DataFile
     from maint_assets.compaction.hazards import Hazard
+    from maint_assets.compaction.outputs import Marks
     from maint_assets.compaction.rewriting import Rewriting
 
 REWRITTEN_SCHEMA = T.StructType([
@@ -64,15 +66,21 @@ def rewritten(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.Rec
 
     Raises RewriteError where a bin has other rows afterwards, and what reading raises.
     """
+    for files in whole_bins(bins):
+        yield _rewritten_bin(files, how)
+
+
+def whole_bins(bins: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
+    """The files of each bin as the plan tells of them; whole bins come together."""
     held: list[dict[str, Any]] = []
     for batch in bins:
-        for row in batch.select(["bin", "add"]).to_pylist():
+        for row in batch.select(["bin", "rows", "live_bytes", "add"]).to_pylist():
             if held and row["bin"] != held[0]["bin"]:
-                yield _rewritten_bin(held, how)
+                yield held
                 held = []
             held.append(row)
     if held:
-        yield _rewritten_bin(held, how)
+        yield held
 
 
 def remove_outputs(table: str, bins: Iterable[RewrittenBin]) -> None:
@@ -92,10 +100,10 @@ def _rewritten_bin(files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatc
     try:
         return _written_or_refused(name, inputs, how)
     except MaintError as error:
-        return _unwritten(name, inputs, state="failed", reason=str(error))
+        return unwritten(name, inputs, state="failed", reason=str(error))
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = f"its new file cannot be written ({one_line(error)})"
-        return _unwritten(name, inputs, state="failed", reason=reason)
+        return unwritten(name, inputs, state="failed", reason=reason)
 
 
 def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.RecordBatch:
@@ -108,7 +116,7 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
             found, counts = looked_at(inputs, table=how.table, target=how.files)
         if found is None or found.engine is None:
             reason = (found or refused.hazard).text
-            return _unwritten(name, inputs, state="refused", reason=reason)
+            return unwritten(name, inputs, state="refused", reason=reason)
         rows = [
             ledger_row(name, "input", add, rows=count, state="left", engine="spark")
             for add, count in zip(inputs, counts, strict=True)
@@ -117,17 +125,35 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
     verified = how.row_check.takes(name)
     if verified:
         refuse_other_content(inputs, output, how)
-    rows = [
-        ledger_row(name, "input", add, rows=count, verified=verified)
-        for add, count in zip(inputs, counts, strict=True)
+    outputs = [] if output is None else [(output, sum(counts))]
+    return written(name, zip(inputs, counts, strict=True), outputs, verified=verified)
+
+
+def written(
+    name: str,
+    inputs: Iterable[tuple[Add, int]],
+    outputs: Iterable[tuple[Add, int]],
+    *,
+    engine: str = "arrow",
+    verified: bool = False,
+) -> pa.RecordBatch:
+    """The files of a bin whose new files are written, each with its live rows."""
+    files = [*(("input", *each) for each in inputs), *(("output", *each) for each in outputs)]
+    made = [
+        ledger_row(name, role, add, rows=rows, engine=engine, verified=verified)
+        for role, add, rows in files
     ]
-    if output is not None:
-        rows.append(ledger_row(name, "output", output, rows=sum(counts), verified=verified))
-    return batch_of(rows, REWRITTEN_ARROW)
+    return batch_of(made, REWRITTEN_ARROW)
 
 
-def _unwritten(name: str, inputs: list[Add], *, state: str, reason: str) -> pa.RecordBatch:
-    rows = [ledger_row(name, "input", add, rows=0, state=state, reason=reason) for add in inputs]
+def unwritten(
+    name: str, inputs: Iterable[Add], *, state: str, reason: str | None, engine: str = "arrow"
+) -> pa.RecordBatch:
+    """The files of a bin that stays as it is."""
+    rows = [
+        ledger_row(name, "input", add, rows=0, state=state, reason=reason, engine=engine)
+        for add in inputs
+    ]
     return batch_of(rows, REWRITTEN_ARROW)
 
 
@@ -136,18 +162,32 @@ def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
 
     Raises _RefusedError where Arrow must not rewrite one of them; then no file is left.
     """
-    location = Location(how.table, how.table)
+    counts: list[int] = []
+
+    def copy(new_file: NewFile) -> None:
+        files = DataFiles(Location(how.table, how.table), how.files)
+        counts.extend(_copied(files, add, new_file) for add in inputs)
+
     values = bin_values(inputs, how)
-    path = new_path(values, how)
+    return new_data_file(copy, how, values=values, marks=kept_marks(inputs)), counts
+
+
+def new_data_file(
+    fill: Callable[[NewFile], None], how: Rewriting, *, values: dict[str, str | None], marks: Marks
+) -> Add | None:
+    """The add of a new file of the rows that a function gives; None, and no file, of no rows.
+
+    What the function raises leaves no file.
+    """
+    location, path = Location(how.table, how.table), new_path(values, how)
     with write.new_file(location, path) as sink, NewFile(sink, how) as new_file:
-        files = DataFiles(location, how.files)
-        counts = [_copied(files, add, new_file) for add in inputs]
+        fill(new_file)
     new, statistics = location.file(path), new_file.statistics
     if not statistics.rows:
         new.unlink()
-        return None, counts
+        return None
     _refuse_unread(location, path, statistics.rows)
-    return output_add(path, inputs, how, values=values, stats=statistics.json()), counts
+    return output_add(path, how, values=values, marks=marks, stats=statistics.json())
 
 
 def _copied(files: DataFiles, add: Add, new_file: NewFile) -> int:
@@ -160,15 +200,16 @@ def _copied(files: DataFiles, add: Add, new_file: NewFile) -> int:
         for batch in file.rows():
             copied += batch.num_rows
             new_file.append(batch)
-    _refuse_other_rows(files.location, add, found=copied, expected=file.live_rows)
+    refuse_other_rows(file, copied)
     return copied
 
 
-def _refuse_other_rows(location: Location, add: Add, *, found: int, expected: int) -> None:
-    if found != expected:
+def refuse_other_rows(file: DataFile, found: int) -> None:
+    """RewriteError where a file gave other than the rows that its footer and vector tell of."""
+    if found != file.live_rows:
         raise RewriteError(
-            location.uri,
-            f"{add.path} gave {found} rows where {expected} live",
+            file.location.uri,
+            f"{file.add.path} gave {found} rows where {file.live_rows} live",
             "nothing was committed; report this",
         )
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from maint_assets.compaction.clustering import clustering_columns
+from maint_assets.compaction.ordering import ordering
 from maint_assets.compaction.physical import FileSchema, unkept
+from maint_assets.compaction.plan import DEFAULT_TARGET_BYTES, Selection
 from maint_assets.compaction.row_check import UNCHECKED, RowCheck
 from maint_assets.compaction.statistics import FileStatistics
 from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
@@ -16,6 +18,7 @@ from maint_assets.errors import UnsupportedFeatureError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from maint_assets.compaction.ordering import Ordering
     from maint_assets.delta.properties import TableProperties
     from maint_assets.snapshot.head import TableHead
 
@@ -29,6 +32,7 @@ _CODECS = {
     "uncompressed": "none",
 }
 
+_DEFAULTS = Selection()
 _WITH_PARTITIONS = {"materializePartitionColumns", "icebergCompatV1"}
 
 
@@ -45,6 +49,8 @@ class Rewriting:
     tight_bounds: bool
     clustering_columns: tuple[tuple[str, ...], ...]
     row_check: RowCheck = UNCHECKED
+    ordering: Ordering | None = None
+    target_bytes: int = DEFAULT_TARGET_BYTES
 
     def statistics(self) -> FileStatistics:
         """The statistics of a new file under construction."""
@@ -56,8 +62,11 @@ class Rewriting:
         )
 
 
-def rewriting(head: TableHead) -> Rewriting:
-    """How the files of a version are rewritten. UnsupportedFeatureError where they cannot be."""
+def rewriting(head: TableHead, selection: Selection = _DEFAULTS) -> Rewriting:
+    """How the files of a version are rewritten. UnsupportedFeatureError where they cannot be.
+
+    OrderError where their rows cannot be ordered as asked.
+    """
     refuse_unsupported(head.protocol, Operation.REWRITE, table=head.table)
     properties = head.properties
     mapping = properties.column_mapping_mode
@@ -81,6 +90,8 @@ def rewriting(head: TableHead) -> Rewriting:
         hive_directories=mapping == "none" and not properties.randomize_file_prefixes,
         tight_bounds="deletionVectors" in features,
         clustering_columns=clustering_columns(head) if "clustering" in features else (),
+        ordering=None if selection.purge else ordering(head, schema, selection.zorder_by),
+        target_bytes=selection.target_bytes,
     )
 
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-from maint_assets.storage.parts import slice_batches
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from maint_assets.compaction.packages import Package
+from typing import Literal
 
 SAMPLED = 20
 """One bin of so many is compared where bins are ``sampled``."""
@@ -40,13 +33,9 @@ class RowCheck:
         mark = hashlib.sha256(f"{self.digest}\0{name}".encode()).digest()
         return name == self.first or int.from_bytes(mark[:8], "big") % SAMPLED == 0
 
+    def compares(self, name: str, number: int) -> bool:
+        """Whether the new file of this number of an ordered bin is compared, with all its rows."""
+        return self.takes(name) and (self.extent == "full" or number % SAMPLED == 0)
+
 
 UNCHECKED = RowCheck()
-
-
-def first_bin(packages: Iterable[Package]) -> str | None:
-    """The bin with which the packages of a plan begin; None where there are none."""
-    for package in packages:
-        for batch in slice_batches(package.part, ["bin"]):
-            return batch["bin"][0].as_py()
-    return None

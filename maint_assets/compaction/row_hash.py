@@ -49,17 +49,24 @@ class RowHash:
         self._sum = (self._sum + int(hashes.sum(dtype=np.uint64))) & _MASK
         self._xor ^= int(np.bitwise_xor.reduce(hashes, initial=0))
 
+    def merge(self, values: tuple[int, int, int]) -> None:
+        """Takes in the rows of another one, by its values."""
+        self.rows += values[0]
+        self._sum = (self._sum + values[1]) & _MASK
+        self._xor ^= values[2]
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, RowHash) and self._values == other._values
+        return isinstance(other, RowHash) and self.values == other.values
 
     def __hash__(self) -> int:
-        return hash(self._values)
+        return hash(self.values)
 
     def __repr__(self) -> str:
         return f"{self.rows} rows {self._sum:016x}{self._xor:016x}"
 
     @property
-    def _values(self) -> tuple[int, int, int]:
+    def values(self) -> tuple[int, int, int]:
+        """Rows, sum and exclusive or."""
         return self.rows, self._sum, self._xor
 
 

@@ -6,6 +6,7 @@ Parquet, with every column that it has.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from maint_assets.errors import RewriteError, one_line
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
     from pathlib import Path
 
     from maint_assets.compaction.rewriting import Rewriting
@@ -48,21 +49,39 @@ def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriti
         raise
 
 
+def file_hash(add: Add, how: Rewriting) -> RowHash:
+    """The rows of a new file as they are read again. RewriteError where they cannot be."""
+    file = data_path(Location(how.table, how.table), add.path)
+    with _as_rewrite_error(how.table, f"the new file {file.name}"):
+        return _hash_of(file, None)
+
+
 def _refuse_other_hash(
     file: Path | None, expected: RowHash, table: str, *, most: int | None
 ) -> None:
     name = "no new file" if file is None else f"the new file {file.name}"
-    try:
+    with _as_rewrite_error(table, name):
         found = RowHash() if file is None else _hash_of(file, most)
-    except (OSError, pa.ArrowException, TypeError) as error:
-        reason = f"{name} cannot be read again ({one_line(error)})"
-        raise RewriteError(table, reason, "nothing was committed; look at the disk") from error
+    refuse_other_hash(table, name, found=found, expected=expected)
+
+
+def refuse_other_hash(table: str, name: str, *, found: RowHash, expected: RowHash) -> None:
+    """RewriteError where new files hold other rows than their inputs."""
     if found != expected:
         raise RewriteError(
             table,
             f"{name} holds other rows than its inputs: {found!r}, expected {expected!r}",
             "nothing was committed; report this",
         )
+
+
+@contextmanager
+def _as_rewrite_error(table: str, name: str) -> Generator[None, None, None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException, TypeError) as error:
+        reason = f"{name} cannot be read again ({one_line(error)})"
+        raise RewriteError(table, reason, "nothing was committed; look at the disk") from error
 
 
 def _hash_of(file: Path, most: int | None) -> RowHash:

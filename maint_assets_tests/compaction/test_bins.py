@@ -175,19 +175,16 @@ def test_clustered_files_are_purged_alone() -> None:
     clustered = [add(name, clusteringProvider="liquid", deleted=1) for name in "ab"]
 
     bins, _ = planned([*clustered, add("c", deleted=1)], purge=True)
-    usual, reasons = planned([*clustered, add("c", deleted=1)])
 
     assert sorted(bins.values()) == [["a"], ["b"], ["c"]]
-    assert list(usual.values()) == [["c"]] and reasons["a"] == "clustered"
 
 
-def test_clustered_files_stay() -> None:
+def test_files_of_a_clustering_that_is_no_more_are_merged() -> None:
     adds = [add("a", clusteringProvider="liquid"), add("b"), add("c")]
 
-    bins, reasons = planned(adds)
+    bins, _ = planned(adds)
 
-    assert list(bins.values()) == [["b", "c"]]
-    assert reasons["a"] == "clustered"
+    assert list(bins.values()) == [["a", "b", "c"]]
 
 
 def test_files_keep_the_order_in_which_they_came() -> None:
@@ -228,7 +225,10 @@ def test_a_plan_of_the_same_files_has_the_same_bins() -> None:
 
 @given(sizes=st.lists(st.integers(1, 50), max_size=20), most=st.integers(1, 60))
 def test_commits_take_packages_in_order_up_to_their_bytes(sizes: list[int], most: int) -> None:
-    found = [Package(PartSlice("p", "", at, 1), size, 1) for at, size in enumerate(sizes)]
+    found = [
+        Package(PartSlice("p", "", at, 1), size, 1, size, 1, str(at), ordered=False)
+        for at, size in enumerate(sizes)
+    ]
 
     batches = list(commit_batches(found, max_bytes=most))
 

@@ -14,14 +14,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 
 from maint_assets.compaction import rewrite, row_check
-from maint_assets.compaction.packages import Package
 from maint_assets.compaction.rewriting import rewriting
-from maint_assets.compaction.row_check import RowCheck, first_bin
-from maint_assets.storage.parts import PartSlice
+from maint_assets.compaction.row_check import RowCheck
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.commit.rewriting import head_of, live
 from maint_assets_tests.compaction import faults
@@ -41,7 +38,12 @@ def inject() -> Iterator[Inject]:
 def rewritten(path: Path, check: RowCheck) -> list[dict[str, Any]]:
     """The ledger of the table's live files rewritten into one, in this process."""
     adds = [msgspec.json.encode(add).decode() for add in live(path).values()]
-    columns = {"bin": ["b"] * len(adds), "partition": ["{}"] * len(adds), "add": adds}
+    columns = {
+        "bin": ["b"] * len(adds),
+        "rows": [1] * len(adds),
+        "live_bytes": [1] * len(adds),
+        "add": adds,
+    }
     how = replace(rewriting(head_of(path)), row_check=check)
     batches = rewrite.rewritten([pa.RecordBatch.from_pydict(columns)], how)
     return [row for batch in batches for row in batch.to_pylist()]
@@ -66,14 +68,6 @@ def test_the_first_bin_is_always_sampled() -> None:
     assert RowCheck("sampled", "plan", untaken).takes(untaken)
     assert not RowCheck("off", "plan", untaken).takes(untaken)
     assert all(RowCheck("full", "plan").takes(name) for name in "abcdefgh")
-
-
-def test_the_first_bin_is_that_of_the_first_package(tmp_path: Path) -> None:
-    part = str(tmp_path / "part.parquet")
-    pq.write_table(pa.table({"bin": ["a", "a", "b", "c"]}), part, row_group_size=2)
-
-    assert first_bin([Package(PartSlice(part, "", 2, 1), 1, 1)]) == "b"
-    assert first_bin([]) is None
 
 
 @pytest.mark.parametrize("fault", [*faults.FAULTS, "truncated"])

@@ -1,0 +1,371 @@
+"""Tables put in order: Z-order and clusterings, judged by delta-spark on the same tables."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from maint_assets.assets.compaction_report import CompactionReport, plan_compaction
+from maint_assets.compaction import ordered_bins, ordered_rewrite, packages
+from maint_assets.errors import OrderError
+from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.compaction.conftest import Compacting
+from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.oracles.delta_spark import table as sql_of
+
+
+def points(path: Path, *, files: int = 4, rows: int = 1000, seed: int = 1) -> None:
+    """Files of random points, appended by delta-rs."""
+    rng = np.random.default_rng(seed)
+    for _ in range(files):
+        columns = {
+            "x": rng.integers(0, 10_000, rows),
+            "y": [f"text-{number:06}" for number in rng.integers(0, 10_000, rows)],
+            "z": rng.random(rows),
+        }
+        deltalake.write_deltalake(path, pa.table(columns), mode="append")
+
+
+def adds(path: Path) -> list[dict[str, Any]]:
+    """The adds of the newest commit."""
+    newest = max((path / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in newest.read_text(encoding="utf-8").splitlines()]
+    return [each["add"] for each in actions if "add" in each]
+
+
+def commit_info(path: Path) -> dict[str, Any]:
+    newest = max((path / "_delta_log").glob("*.json"))
+    return json.loads(newest.read_text(encoding="utf-8").splitlines()[0])["commitInfo"]
+
+
+def rows(path: Path) -> list[Any]:
+    return sorted(DeltaTable(path).to_pyarrow_table().to_pylist(), key=repr)
+
+
+def files_read(path: Path, column: str, values: Iterable[Any]) -> float:
+    """How many files a lookup has to read, on average, by the statistics of the log."""
+    stats = DeltaTable(path).get_add_actions(flatten=True)
+    low, high = (pa.chunked_array(stats[f"{name}.{column}"]).to_pylist() for name in ("min", "max"))
+    asked = list(values)
+    found = [sum(a <= v <= b for a, b in zip(low, high, strict=True)) for v in asked]
+    return sum(found) / len(asked)
+
+
+@pytest.fixture
+def by_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every bin is large, its runs and ranges are small."""
+    monkeypatch.setattr(packages, "PACKAGE_BYTES", 1)
+    monkeypatch.setattr(ordered_bins, "SHARE_BYTES", 10_000)
+    monkeypatch.setattr(ordered_bins, "SAMPLE_ROWS", 500)
+
+
+def compacted(report: CompactionReport) -> Any:
+    assert report.done is not None
+    return report.done
+
+
+@pytest.mark.parametrize("how", ["in_one_task", "by_jobs"])
+def test_rows_stay_and_lookups_by_each_column_read_few_files(
+    how: str, tmp_path: Path, compacting: Compacting, request: pytest.FixtureRequest
+) -> None:
+    if how == "by_jobs":
+        request.getfixturevalue(how)
+    points(tmp_path, rows=4000)
+    before = rows(tmp_path)
+    settings = {"zorder_by": ["x", "Y"], "target_file_size": 20_000, "verify_rows": "full"}
+
+    done = compacted(compacting(tmp_path, **settings).compact())
+
+    assert rows(tmp_path) == before
+    assert (done.bins, done.verified_bins, done.files_removed) == (1, 1, 4)
+    assert done.files_added == len(adds(tmp_path)) >= 10
+    assert done.rows_added == 16_000
+    sizes = [each["size"] for each in adds(tmp_path)]
+    assert max(sizes) < 1.2 * 20_000 and min(sizes) > max(sizes) / 2
+    asked = np.random.default_rng(7).integers(0, 10_000, 100).tolist()
+    assert files_read(tmp_path, "x", asked) < done.files_added / 2
+    assert files_read(tmp_path, "y", [f"text-{each:06}" for each in asked]) < done.files_added / 2
+
+
+def test_a_second_run_commits_nothing_and_an_append_rewrites_itself_only(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    points(tmp_path)
+    compacting(tmp_path, zorder_by=["x", "y"]).compact()
+    version = DeltaTable(tmp_path).version()
+
+    again = compacting(tmp_path, zorder_by=["x", "y"]).compact()
+    assert again.is_empty and DeltaTable(tmp_path).version() == version
+
+    points(tmp_path, files=1, rows=100, seed=2)
+    before = rows(tmp_path)
+    done = compacted(compacting(tmp_path, zorder_by=["x", "y"]).compact())
+
+    assert (done.files_removed, done.rows_added) == (1, 100)
+    assert rows(tmp_path) == before
+    report = compacting(tmp_path, zorder_by=["x", "y"], full=True).compact()
+    assert compacted(report).rows_added == 4100
+    assert compacting(tmp_path, zorder_by=["x", "y"], full=True).compact().is_empty
+    assert rows(tmp_path) == before
+
+
+def test_delta_orders_the_same_table_again_and_again(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    points(tmp_path, files=2, rows=10)
+    compacting(tmp_path, zorder_by=["x"]).compact()
+
+    for _ in range(2):
+        before = DeltaTable(tmp_path).version()
+        delta_spark.forget(spark)
+        spark.sql(f"OPTIMIZE {sql_of(tmp_path)} ZORDER BY (x)").collect()
+        assert DeltaTable(tmp_path).version() == before + 1
+
+
+def test_rows_are_sorted_inside_files_and_the_same_input_gives_the_same_files(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    contents = []
+    for name in ("a", "b"):
+        path = tmp_path / name
+        table = TableBuilder(path).create()
+        for number in range(3):
+            table.add(f"{number}.parquet", rows=50)
+        compacting(path, zorder_by=["id"]).compact()
+        (add,) = adds(path)
+        contents.append(pq.read_table(path / add["path"]).to_pylist())
+
+    ids = [row["id"] for row in contents[0]]
+    assert ids == sorted(ids) and len(ids) == 150
+    assert contents[0] == contents[1]
+
+
+def test_the_commit_says_what_deltas_says(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for path in (ours, theirs):
+        points(path, files=2, rows=10)
+    compacting(ours, zorder_by=["X", "y"]).compact()
+    spark.sql(f"OPTIMIZE {sql_of(theirs)} ZORDER BY (x, y)").collect()
+
+    found, expected = commit_info(ours), commit_info(theirs)
+    assert found["operation"] == expected["operation"] == "OPTIMIZE"
+    assert found["operationParameters"] == expected["operationParameters"]
+    (add,) = adds(ours)
+    assert json.loads(add["tags"]["MAINT_ASSETS_ZORDER_BY"]) == [["x"], ["y"]]
+    (delta_add,) = adds(theirs)
+    assert json.loads(add["stats"])["maxValues"] == json.loads(delta_add["stats"])["maxValues"]
+    assert json.loads(add["stats"])["minValues"] == json.loads(delta_add["stats"])["minValues"]
+
+
+def clustered(spark: SparkSession, path: Path, *, files: int = 4, columns: str = "x, s.y") -> None:
+    spark.sql(
+        f"CREATE TABLE {sql_of(path)} (x BIGINT, s STRUCT<y: STRING, n: INT>, v DOUBLE) "
+        f"USING delta CLUSTER BY ({columns})"
+    )
+    for number in range(files):
+        append(spark, path, number)
+
+
+def append(spark: SparkSession, path: Path, seed: int) -> None:
+    delta_spark.forget(spark)
+    spark.sql(
+        f"INSERT INTO {sql_of(path)} SELECT CAST(rand({seed}) * 1000 AS BIGINT), "
+        f"named_struct('y', CAST(rand({seed + 100}) AS STRING), 'n', 1), rand() FROM range(200)"
+    )
+
+
+def test_a_clustered_table_is_clustered_as_delta_does(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for path in (ours, theirs):
+        clustered(spark, path)
+    before = delta_spark.rows(spark, ours)
+
+    done = compacted(compacting(ours, target_file_size=8_000, verify_rows="full").compact())
+    spark.sql(f"OPTIMIZE {sql_of(theirs)}").collect()
+
+    assert delta_spark.rows(spark, ours) == before
+    assert done.files_added == len(adds(ours)) > 1
+    (delta_add,) = adds(theirs)
+    for add in adds(ours):
+        assert add["clusteringProvider"] == delta_add["clusteringProvider"] == "liquid"
+        assert add["tags"]["ZCUBE_ZORDER_BY"] == delta_add["tags"]["ZCUBE_ZORDER_BY"]
+        assert set(add["tags"]) == set(delta_add["tags"])
+        assert {"x", "s"} <= set(json.loads(add["stats"])["minValues"])
+    assert len({add["tags"]["ZCUBE_ID"] for add in adds(ours)}) == 1
+    found, expected = commit_info(ours), commit_info(theirs)
+    assert found["operationParameters"] == expected["operationParameters"]
+    assert compacting(ours).compact().is_empty
+    version = DeltaTable(ours).version()
+    delta_spark.forget(spark)
+    spark.sql(f"OPTIMIZE {sql_of(ours)}").collect()  # to Delta it is one cube
+    assert DeltaTable(ours).version() == version
+
+
+def test_one_row_more_makes_delta_rewrite_the_whole_cube_and_us_the_row(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    removed = {}
+    for path in (ours, theirs):
+        clustered(spark, path, files=2)
+        compacting(path).compact()
+        delta_spark.forget(spark)
+        spark.sql(f"INSERT INTO {sql_of(path)} VALUES (1, named_struct('y', 'a', 'n', 1), 1.0)")
+    before = delta_spark.rows(spark, ours)
+
+    removed["ours"] = compacted(compacting(ours).compact()).rows_removed
+    delta_spark.forget(spark)
+    spark.sql(f"OPTIMIZE {sql_of(theirs)}").collect()
+    removed["theirs"] = sum(json.loads(add["stats"])["numRecords"] for add in adds(theirs))
+
+    assert removed == {"ours": 1, "theirs": 401}
+    assert delta_spark.rows(spark, ours) == before
+
+
+def test_after_the_columns_have_changed_old_cubes_wait_for_full(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    clustered(spark, tmp_path, files=2)
+    compacting(tmp_path).compact()
+    delta_spark.forget(spark)
+    spark.sql(f"ALTER TABLE {sql_of(tmp_path)} CLUSTER BY (v)")
+    append(spark, tmp_path, 7)
+    before = delta_spark.rows(spark, tmp_path)
+
+    report = compacting(tmp_path).compact()
+    assert report.planned.plan.left_out == {"clustered": 1}
+    assert compacted(report).rows_added == 200
+    report = compacting(tmp_path, full=True).compact()
+    assert compacted(report).rows_added == 600
+    assert commit_info(tmp_path)["operationParameters"]["isFull"] is True
+    assert compacting(tmp_path, full=True).compact().is_empty
+    assert delta_spark.rows(spark, tmp_path) == before
+
+
+def test_rows_deleted_from_a_lone_cube_go_where_delta_leaves_them(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    clustered(spark, tmp_path, files=2, columns="x")
+    spark.sql(
+        f"ALTER TABLE {sql_of(tmp_path)} SET TBLPROPERTIES (delta.enableDeletionVectors = true)"
+    )
+    compacting(tmp_path).compact()
+    delta_spark.forget(spark)
+    spark.sql(f"DELETE FROM {sql_of(tmp_path)} WHERE x < 500")
+    before = delta_spark.rows(spark, tmp_path)
+    version = DeltaTable(tmp_path).version()
+    spark.sql(f"OPTIMIZE {sql_of(tmp_path)}").collect()
+    assert DeltaTable(tmp_path).version() == version
+
+    done = compacted(compacting(tmp_path).compact())
+
+    assert (done.files_added, done.vectors_removed) == (1, 1)
+    assert adds(tmp_path)[0]["clusteringProvider"] == "liquid"
+    assert delta_spark.rows(spark, tmp_path) == before
+    assert compacting(tmp_path).compact().is_empty
+
+
+def test_row_ids_are_kept(spark: SparkSession, tmp_path: Path, compacting: Compacting) -> None:
+    spark.sql(
+        f"CREATE TABLE {sql_of(tmp_path)} (x BIGINT) USING delta "
+        "TBLPROPERTIES (delta.enableRowTracking = true)"
+    )
+    for number in range(3):
+        spark.sql(f"INSERT INTO {sql_of(tmp_path)} SELECT id * 7 % 50 + {number} FROM range(50)")
+    read = "x, _metadata.row_id, _metadata.row_commit_version"
+    query = f"SELECT {read} FROM {sql_of(tmp_path)} ORDER BY 1, 2"
+    before = spark.sql(query).collect()
+
+    compacting(tmp_path, zorder_by=["x"], verify_rows="full").compact()
+
+    delta_spark.forget(spark)
+    assert spark.sql(query).collect() == before
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["nothing"], "names nothing, which it does not have; use of id, value"),
+        (["day"], "names the partition column day"),
+        (["id", "ID"], "names a column twice"),
+    ],
+)
+def test_columns_that_help_no_reader_are_refused_by_name(
+    asked: list[str], said: str, tmp_path: Path, compacting: Compacting
+) -> None:
+    TableBuilder(tmp_path).create(partition_columns=["day"]).add("a", partition={"day": "1"})
+    chain = compacting(tmp_path, zorder_by=asked)
+
+    with pytest.raises(OrderError, match=said):
+        plan_compaction(chain.launcher, chain.table)
+
+
+def test_columns_without_statistics_or_bounds_are_refused_as_by_delta(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    spark.sql(
+        f"CREATE TABLE {sql_of(tmp_path)} (a INT, b INT, c BOOLEAN) USING delta "
+        "TBLPROPERTIES (delta.dataSkippingStatsColumns = 'a')"
+    )
+    spark.sql(f"INSERT INTO {sql_of(tmp_path)} VALUES (1, 2, true)")
+    with pytest.raises(Exception, match="DELTA_ZORDERING_ON_COLUMN_WITHOUT_STATS"):
+        spark.sql(f"OPTIMIZE {sql_of(tmp_path)} ZORDER BY (b)")
+
+    for column, said in (("b", "have no statistics"), ("c", "no least and greatest value")):
+        chain = compacting(tmp_path, zorder_by=[column])
+        with pytest.raises(OrderError, match=said):
+            plan_compaction(chain.launcher, chain.table)
+
+
+def test_a_clustered_table_is_not_z_ordered(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    clustered(spark, tmp_path, files=1)
+    with pytest.raises(Exception, match="DELTA_CLUSTERING_WITH_ZORDER_BY"):
+        spark.sql(f"OPTIMIZE {sql_of(tmp_path)} ZORDER BY (x)")
+
+    chain = compacting(tmp_path, zorder_by=["x"])
+    with pytest.raises(OrderError, match="is clustered, so it is not Z-ordered"):
+        plan_compaction(chain.launcher, chain.table)
+
+
+def test_all_rows_deleted_nulls_and_few_values_are_ordered_too(
+    tmp_path: Path, compacting: Compacting, by_jobs: None
+) -> None:
+    nulls = pa.table({"a": pa.array([None] * 50, pa.int64()), "b": ["x"] * 50})
+    for _ in range(3):
+        deltalake.write_deltalake(tmp_path, nulls, mode="append")
+
+    done = compacted(compacting(tmp_path, zorder_by=["a", "b"], target_file_size=1000).compact())
+
+    assert done.rows_added == 150
+    assert done.files_added >= 2  # ties are spread over files
+    assert rows(tmp_path) == [{"a": None, "b": "x"}] * 150
+
+
+def test_runs_and_ranges_of_a_file_come_together_in_order(
+    tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ordered_rewrite, "RUN_BYTES", 5_000)
+    monkeypatch.setattr(ordered_rewrite, "RANGE_BYTES", 5_000)
+    points(tmp_path, files=3)
+    before = rows(tmp_path)
+
+    compacting(tmp_path, zorder_by=["x"], verify_rows="full").compact()
+
+    (add,) = adds(tmp_path)
+    found = pq.read_table(tmp_path / add["path"])["x"].to_numpy()
+    assert found.tolist() == sorted(found.tolist())
+    assert rows(tmp_path) == before
