@@ -21,7 +21,6 @@ from maint_assets.errors import OrderError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from maint_assets.compaction.curve import CurveName
     from maint_assets.delta.schema import TableSchema, Type
     from maint_assets.snapshot.head import TableHead
 
@@ -41,7 +40,7 @@ _NAME = re.compile(rf"{_PART}(?:\.{_PART})*")
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """The columns in their order, by logical and by physical path, and the curve through them.
+    """The columns in their order, by logical and by physical path.
 
     ``clustering``: the table asks for it, in its domain ``delta.clustering``.
     """
@@ -49,11 +48,6 @@ class Ordering:
     names: tuple[Path, ...]
     columns: tuple[Path, ...]
     clustering: bool
-
-    @property
-    def curve(self) -> CurveName:
-        """The curve that Delta takes: Hilbert for clusterings, Z for Z-order."""
-        return "hilbert" if self.clustering else "z-order"
 
     @property
     def shown(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from maint_assets.compaction.curve import CurveName, Keys
+    from maint_assets.compaction.curve import Keys
     from maint_assets.compaction.ordering import Ordering
     from maint_assets.delta.schema import TableSchema
 
@@ -38,7 +38,6 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 class Positions:
     """The order of rows by some columns; ``bounds`` are the first values of all ranges but one."""
 
-    curve: CurveName
     columns: tuple[Path, ...]
     bounds: tuple[pa.Array, ...]
 
@@ -49,7 +48,7 @@ class Positions:
         rows = sample.combine_chunks().to_batches()
         batch = rows[0] if rows else pa.RecordBatch.from_pylist([], sample.schema)
         bounds = [_bounds(comparable(batch, path), most - 1) for path in ordering.columns]
-        return cls(ordering.curve, ordering.columns, tuple(bounds))
+        return cls(ordering.columns, tuple(bounds))
 
     def of_rows(self, batch: pa.RecordBatch, ties: Keys) -> Keys:
         """The position of each row; ``ties`` put rows of one place on the curve in an order."""
@@ -59,7 +58,7 @@ class Positions:
             for path, bounds in zip(self.columns, self.bounds, strict=True)
         ]
         below = np.uint64(_BITS - bits * len(self.columns))
-        keys = curve_keys(self.curve, ranks, bits)
+        keys = curve_keys(ranks, bits)
         return (keys << below) | (ties >> (np.uint64(_BITS) - below))
 
 

@@ -56,14 +56,30 @@ def test_the_hilbert_curve_visits_each_point_once_in_unit_steps(columns: int, bi
     assert all(int(np.abs(one - other).sum()) == 1 for one, other in pairwise(in_order))
 
 
-@pytest.mark.parametrize("curve", ["z-order", "hilbert"])
-def test_the_curve_of_one_column_is_its_order(curve: str) -> None:
-    ranks = points((3,), (1,), (1000,), (0,))
-
-    assert curve_keys(curve, ranks, 10).tolist() == [3, 1, 1000, 0]  # pyright: ignore[reportArgumentType]
+def test_of_one_column_the_curve_is_its_order() -> None:
+    assert curve_keys(points((3,), (1,), (1000,), (0,)), 10).tolist() == [3, 1, 1000, 0]
 
 
 def test_more_columns_than_the_hilbert_tables_bear_are_interleaved() -> None:
     ranks = [np.array([1], np.uint64)] * 10
 
-    assert curve_keys("hilbert", ranks, 4).tolist() == z_order_keys(ranks, 4).tolist()
+    assert curve_keys(ranks, 4).tolist() == z_order_keys(ranks, 4).tolist()
+
+
+@pytest.mark.parametrize(("columns", "files"), [(2, 7), (2, 16), (2, 40), (3, 16), (3, 40)])
+def test_lookups_read_fewer_files_than_on_deltas_z_curve(columns: int, files: int) -> None:
+    rng = np.random.default_rng(1)
+    ranks = [rng.integers(0, 1024, 20_000).astype(np.uint64) for _ in range(columns)]
+
+    assert lookups(ranks, curve_keys(ranks, 10), files) < 0.95 * lookups(
+        ranks, z_order_keys(ranks, 10), files
+    )
+
+
+def lookups(ranks: list[Keys], keys: Keys, files: int) -> float:
+    """How many files a value of a column is in, on average, if rows are cut along their keys."""
+    order, found = np.argsort(keys), []
+    for column in ranks:
+        parts = np.array_split(column[order], files)
+        found += [sum(part.min() <= value <= part.max() for part in parts) for value in range(1024)]
+    return float(np.mean(found))
