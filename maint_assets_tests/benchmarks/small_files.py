@@ -2,7 +2,8 @@
 
 The same table for all, small files of eight columns; the same target and codec for all. Ours is
 plan and execution through Dagster. ARGS="--files 2000 --rows 21000 [--partitions 200]
-[--rounds 3] [--codec zstd] [--skip PEER]".
+[--zorder-by key,ts] [--target-mb 256] [--rounds 3] [--codec zstd] [--skip PEER]". In an order,
+``read`` is how many files 100 random lookups by each column read on average, by statistics.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,13 +41,15 @@ FIELDS = {
     "name": "string",
     "flag": "boolean",
 }
-TARGET = 256 << 20
+LOOKUPS = 100
 
 DELTA_RS = """
 import sys, time, json
 from deltalake import DeltaTable, WriterProperties
 started = time.perf_counter()
-done = DeltaTable(sys.argv[1]).optimize.compact(
+optimize, columns = DeltaTable(sys.argv[1]).optimize, json.loads(sys.argv[4])
+run = (lambda **how: optimize.z_order(columns, **how)) if columns else optimize.compact
+done = run(
     target_size=int(sys.argv[2]),
     writer_properties=WriterProperties(compression=sys.argv[3].upper()),
 )
@@ -108,28 +112,62 @@ def _added(path: Path, name: str, value: dict[str, Any], *, rows: int, start: in
     }
 
 
-def _ours(spark: SparkSession, path: Path, folder: Path, *, codec: str) -> Row:
-    chain = Chain.compacting(path, folder / "workspace", min_file_size=TARGET)
+@dataclass(frozen=True)
+class Asked:
+    """What all peers are asked; sizes in bytes."""
+
+    target: int
+    codec: str
+    columns: list[str]
+    workspace: str
+
+
+def _ours(spark: SparkSession, path: Path, asked: Asked) -> Row:
+    chain = Chain.compacting(
+        path,
+        Path(asked.workspace),
+        target_file_size=asked.target,
+        min_file_size=asked.target,
+        zorder_by=asked.columns,
+    )
     total, report = timed(chain.compact)
     done = report.done
     stages = {f"s_{name}": seconds for name, seconds in report.seconds.items()}
     return {"total": total, "files": done.files_removed, "to": done.files_added, **stages}
 
 
-def _delta_spark(spark: SparkSession, path: Path, folder: Path, *, codec: str) -> Row:
+def _delta_spark(spark: SparkSession, path: Path, asked: Asked) -> Row:
     forget(spark)
-    spark.conf.set("spark.sql.parquet.compression.codec", codec)
+    spark.conf.set("spark.sql.parquet.compression.codec", asked.codec)
     for size in ("minFileSize", "maxFileSize"):
-        spark.conf.set(f"spark.databricks.delta.optimize.{size}", str(TARGET))
-    total, done = timed(lambda: spark.sql(f"OPTIMIZE {named(path)}").collect()[0]["metrics"])
+        spark.conf.set(f"spark.databricks.delta.optimize.{size}", str(asked.target))
+    order = f" ZORDER BY ({', '.join(asked.columns)})" if asked.columns else ""
+    total, done = timed(lambda: spark.sql(f"OPTIMIZE {named(path)}{order}").collect()[0]["metrics"])
     return {"total": total, "files": done["numFilesRemoved"], "to": done["numFilesAdded"]}
 
 
-def _delta_rs(spark: SparkSession, path: Path, folder: Path, *, codec: str) -> Row:
-    command = [sys.executable, "-c", DELTA_RS, str(path), str(TARGET), codec]
+def _delta_rs(spark: SparkSession, path: Path, asked: Asked) -> Row:
+    told = [str(path), str(asked.target), asked.codec, json.dumps(asked.columns)]
+    command = [sys.executable, "-c", DELTA_RS, *told]
     out = subprocess.run(command, check=True, capture_output=True, text=True)
     done = json.loads(out.stdout)
     return {"total": round(done["seconds"], 3), "files": done["files"]}
+
+
+def _files_read(path: Path, columns: list[str]) -> Row:
+    """How many files lookups by each column read, on average, of how many."""
+    stats = DeltaTable(path).get_add_actions(flatten=True)
+    rng = np.random.default_rng(5)
+    sample = pq.read_table(next(path.rglob("*.parquet")), columns=columns)
+    found: Row = {}
+    for name in columns:
+        low, high = (pa.chunked_array(stats[f"{bound}.{name}"]) for bound in ("min", "max"))
+        at = pa.array(rng.integers(0, sample.num_rows, LOOKUPS))
+        values = sample[name].take(at).cast(low.type).to_pylist()
+        bounds = list(zip(low.to_pylist(), high.to_pylist(), strict=True))
+        read = [sum(a is None or a <= v <= b for a, b in bounds) for v in values]
+        found |= {f"read_{name}": sum(read) / LOOKUPS, "of": len(bounds)}
+    return found
 
 
 def main() -> None:
@@ -140,12 +178,17 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--codec", default="snappy")
+    parser.add_argument("--target-mb", type=int, default=256)
+    parser.add_argument("--zorder-by", default="")
     parser.add_argument("--heap", default="4g")
     parser.add_argument("--skip", action="append", default=[])
     args = parser.parse_args()
+    columns = [name for name in args.zorder_by.split(",") if name]
     found: dict[str, list[Row]] = {name: [] for name in PEERS if name not in args.skip}
     with tempfile.TemporaryDirectory(prefix="maint-bench-") as made:
         folder = Path(made)
+        workspace = str(folder / "workspace")
+        asked = Asked(args.target_mb << 20, args.codec, columns, workspace)
         small_files_table(
             folder / "table",
             files=args.files,
@@ -156,19 +199,18 @@ def main() -> None:
         spark = session(folder, heap=args.heap)
         for number in range(args.rounds + 1):
             for name, rows in found.items():
-                rows.append(_measured(partial(PEERS[name], codec=args.codec), spark, folder))
+                rows.append(_measured(partial(PEERS[name], spark), folder, asked))
                 print(f"round {number} {name:14} {rows[-1]}", flush=True)
     shown = {name: best(rows[1:] or rows) for name, rows in found.items()}
     print(json.dumps({**vars(args), "min_median": shown}))
 
 
-def _measured(
-    peer: Callable[[SparkSession, Path, Path], Row], spark: SparkSession, folder: Path
-) -> Row:
+def _measured(peer: Callable[[Path, Asked], Row], folder: Path, asked: Asked) -> Row:
     """One run of a peer on a fresh copy of the table."""
     path = copy_of(folder / "table", folder / "copy")
     with Peak() as peak:
-        row = peer(spark, path, folder)
+        row = peer(path, asked)
+    row |= _files_read(path, asked.columns)
     shutil.rmtree(path)
     return row | {"peak_mb": peak.mb, "driver_mb": peak.driver_mb}
 
