@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import deltalake
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,11 +15,21 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.compaction_report import CompactionReport, plan_compaction
+from maint_assets.assets.compaction_report import (
+    CompactionReport,
+    execute_compaction,
+    plan_compaction,
+)
+from maint_assets.assets.compaction_shown import skipping_picture
 from maint_assets.compaction import ordered_bins, ordered_rewrite, packages
-from maint_assets.errors import OrderError
+from maint_assets.compaction.plan import Selection
+from maint_assets.compaction.rewriting import rewriting
+from maint_assets.compaction.row_check import RowCheck
+from maint_assets.errors import OrderError, RewriteError
 from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.commit.rewriting import head_of, live
 from maint_assets_tests.compaction.conftest import Compacting
+from maint_assets_tests.compaction.test_spark_engine import LEGACY, settings, texts
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.delta_spark import table as sql_of
 
@@ -57,6 +69,15 @@ def files_read(path: Path, column: str, values: Iterable[Any]) -> float:
     asked = list(values)
     found = [sum(a <= v <= b for a, b in zip(low, high, strict=True)) for v in asked]
     return sum(found) / len(asked)
+
+
+def overlaps(path: Path, column: str) -> float:
+    """With how many others a file shares values, on average."""
+    stats = DeltaTable(path).get_add_actions(flatten=True)
+    low, high = (pa.chunked_array(stats[f"{name}.{column}"]).to_pylist() for name in ("min", "max"))
+    ranges = list(zip(low, high, strict=True))
+    shared = sum(a <= d and c <= b for a, b in ranges for c, d in ranges) - len(ranges)
+    return shared / len(ranges)
 
 
 @pytest.fixture
@@ -339,6 +360,123 @@ def test_a_clustered_table_is_not_z_ordered(
     chain = compacting(tmp_path, zorder_by=["x"])
     with pytest.raises(OrderError, match="is clustered, so it is not Z-ordered"):
         plan_compaction(chain.launcher, chain.table)
+
+
+def test_what_readers_skip_is_told_before_and_after(tmp_path: Path, compacting: Compacting) -> None:
+    points(tmp_path, rows=4000)
+    report = compacting(tmp_path, zorder_by=["x", "y"], target_file_size=20_000).compact()
+    done = compacted(report)
+
+    x, y = done.skipping
+    assert (x.name, y.name) == ("x", "y")
+    for column in done.skipping:
+        assert (column.before.files, column.after.files) == (4, done.files_added)
+        assert column.before.lookup == pytest.approx(4, abs=0.1) and column.before.overlaps == 3
+        assert column.after.lookup < column.after.range < done.files_added / 2
+    asked = np.random.default_rng(7).integers(0, 10_000, 500).tolist()
+    assert x.after.lookup == pytest.approx(files_read(tmp_path, "x", asked), rel=0.15)
+    assert x.after.overlaps == pytest.approx(overlaps(tmp_path, "x"), abs=0.01)
+    assert report.json()["skipping"][0]["after"]["lookup"] == x.after.lookup
+    assert report.json()["zorder_by"] == ["x", "y"]
+    picture = skipping_picture(done)
+    assert (
+        picture is not None and len(picture) < 1000 and f"x: {x.before.lookup:.1f} of 4" in picture
+    )
+
+
+def test_rows_that_arrow_would_misread_go_to_spark_and_are_ordered_next_time(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    columns = f"{sql_of(tmp_path)} (x BIGINT, at TIMESTAMP)"
+    spark.sql(f"CREATE TABLE {columns} USING delta")
+    with settings(spark, LEGACY):
+        spark.sql(f"INSERT INTO {sql_of(tmp_path)} VALUES (5, TIMESTAMP'1200-01-01 00:00:00')")
+    for number in (3, 1):
+        spark.sql(
+            f"INSERT INTO {sql_of(tmp_path)} VALUES ({number}, TIMESTAMP'2020-01-01 00:00:00')"
+        )
+    before = texts(spark, tmp_path)
+
+    done = compacted(compacting(tmp_path, zorder_by=["x"]).compact())
+
+    assert done.bins_by_engine == {"arrow": 1, "spark": 1} and done.rows_added == 3
+    assert texts(spark, tmp_path) == before
+    tags = {"tags" in add and bool(add["tags"]) for add in adds(tmp_path)}
+    assert tags == {False, True}
+    done = compacted(compacting(tmp_path, zorder_by=["x"]).compact())
+    assert done.bins_by_engine == {"arrow": 1}
+    assert compacting(tmp_path, zorder_by=["x"]).compact().is_empty
+    assert texts(spark, tmp_path) == before
+
+
+@pytest.mark.parametrize("how", ["in_one_task", "by_jobs"])
+def test_a_file_that_is_gone_fails_its_bin_only_and_leaves_no_new_file(
+    how: str, tmp_path: Path, compacting: Compacting, request: pytest.FixtureRequest
+) -> None:
+    if how == "by_jobs":
+        request.getfixturevalue(how)
+    table = TableBuilder(tmp_path).create(partition_columns=["day"])
+    for day in ("1", "2"):
+        for name in ("a", "b"):
+            table.add(f"{name}{day}", partition={"day": day}, rows=20)
+    (lost,) = tmp_path.rglob("b1*")
+    lost.unlink()
+    before = set(tmp_path.rglob("*.parquet"))
+    chain = compacting(tmp_path, zorder_by=["id"])
+    plan = plan_compaction(chain.launcher, chain.table)
+
+    report = execute_compaction(chain.launcher, chain.table, plan, by="a test")
+
+    assert isinstance(report.error, RewriteError)
+    done = compacted(report)
+    assert (done.bins, done.failed, done.files_added) == (1, 1, 1)
+    ((reason, _),) = done.not_committed.items()
+    assert "b1" in reason and "is missing" in reason
+    new = set(tmp_path.rglob("*.parquet")) - before
+    assert [tmp_path / add["path"] for add in adds(tmp_path)] == list(new)
+
+
+@pytest.mark.parametrize("fault", ["lost", "doubled", "swapped"])
+def test_a_bin_whose_new_files_hold_other_rows_is_not_committed(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = TableBuilder(tmp_path).create().add("a", rows=30).add("b", rows=30)
+    before = set(tmp_path.rglob("*.parquet"))
+    made = ordered_rewrite._RunFiles._append
+
+    def faulty(self: Any, batch: pa.RecordBatch, positions: Any) -> None:
+        if fault == "lost":
+            made(self, batch, positions)
+            self._held[-1] = self._held[-1].slice(1)
+            return
+        if fault == "swapped":
+            made(self, batch, positions)
+            rows = self._held[-1]
+            turned = rows.column("value").take(pa.array(range(rows.num_rows))[::-1])
+            at = rows.schema.get_field_index("value")
+            self._held[-1] = rows.set_column(at, rows.schema.field(at), turned)
+            return
+        made(self, batch, positions)
+        self._held.append(self._held[-1])
+
+    monkeypatch.setattr(ordered_rewrite._RunFiles, "_append", faulty)
+    rewritten = ordered_here(table.path, RowCheck("full"))
+
+    assert {row["state"] for row in rewritten} == {"failed"}
+    said = "holds other rows" if fault == "swapped" else "rows in new files where 60 live"
+    assert said in rewritten[0]["reason"]
+    assert set(tmp_path.rglob("*.parquet")) == before
+
+
+def ordered_here(path: Path, check: RowCheck) -> list[dict[str, Any]]:
+    """The ledger of the table's live files put in order by id, in this process."""
+    found = [msgspec.json.encode(add).decode() for add in live(path).values()]
+    columns = {"bin": ["b"] * len(found), "rows": [30] * len(found)}
+    columns |= {"live_bytes": [1] * len(found), "add": found}
+    how = replace(rewriting(head_of(path), Selection(zorder_by=("id",))), row_check=check)
+    scratch = str(path.parent / "scratch")
+    batches = ordered_bins.ordered([pa.RecordBatch.from_pydict(columns)], how, scratch=scratch)
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def test_all_rows_deleted_nulls_and_few_values_are_ordered_too(
