@@ -205,7 +205,8 @@ def _executed(
     """
     max_bytes = run.table.compaction.max_bytes_per_commit
     target = Target(run.output.rows_location.path, REWRITTEN_ARROW, REWRITTEN_MEASURES)
-    total, outcome = target.nothing(), Outcome(terms.how.schema.partitions)
+    total = target.nothing()
+    outcome = Outcome(terms.how.schema.partitions, terms.how.ordering)
     for batch in commit_batches(planned, max_bytes=max_bytes):
         try:
             with run.output.scratch() as scratch, typed_errors():

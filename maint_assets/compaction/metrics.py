@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from maint_assets.compaction.outcome import Outcome
+    from maint_assets.compaction.outcome import OrderCounts, Outcome
     from maint_assets.compaction.rewriting import Rewriting
 
 _COMMITTED = pc.field("state") == "committed"
@@ -71,6 +71,44 @@ class VectorCounts(msgspec.Struct, frozen=True, rename="camel"):
     num_deletion_vector_rows_removed: int
 
 
+class FilesAndBytes(msgspec.Struct, frozen=True):
+    """How many files, and their bytes."""
+
+    num: int
+    size: int
+
+
+class ZOrderStats(msgspec.Struct, frozen=True, rename="camel"):
+    """Files that were Z-ordered, by whether they were part of a cube, and the cubes.
+
+    Delta, which orders all files in each run, calls its strategy ``all``.
+    """
+
+    strategy_name: str
+    input_cube_files: FilesAndBytes
+    input_other_files: FilesAndBytes
+    input_num_cubes: int
+    merged_files: FilesAndBytes
+    num_output_cubes: int
+
+
+class CubeFiles(msgspec.Struct, frozen=True, rename="camel"):
+    """How many files, and their bytes."""
+
+    num_files: int
+    size: int
+
+
+class ClusteringStats(msgspec.Struct, frozen=True, rename="camel"):
+    """Files that were clustered, by whether they were part of a cube, and the cubes."""
+
+    input_z_cube_files: CubeFiles = msgspec.field(name="inputZCubeFiles")
+    input_other_files: CubeFiles
+    input_num_z_cubes: int = msgspec.field(name="inputNumZCubes")
+    merged_files: CubeFiles
+    num_output_z_cubes: int = msgspec.field(name="numOutputZCubes")
+
+
 class RewriteMetrics(msgspec.Struct, frozen=True, rename="camel"):
     """What the committed bins of a run did; times are its beginning and end in ms.
 
@@ -93,6 +131,8 @@ class RewriteMetrics(msgspec.Struct, frozen=True, rename="camel"):
     num_table_columns_with_stats: int
     start_time_ms: int
     end_time_ms: int
+    z_order_stats: ZOrderStats | None = None
+    clustering_stats: ClusteringStats | None = None
 
     @classmethod
     def of(
@@ -123,7 +163,36 @@ class RewriteMetrics(msgspec.Struct, frozen=True, rename="camel"):
             num_table_columns_with_stats=_columns_with_statistics(how),
             start_time_ms=times_ms[0],
             end_time_ms=times_ms[1],
+            z_order_stats=_z_order_stats(outcome.order, how),
+            clustering_stats=_clustering_stats(outcome.order, how),
         )
+
+
+def _z_order_stats(order: OrderCounts, how: Rewriting) -> ZOrderStats | None:
+    if how.ordering is None or how.ordering.clustering:
+        return None
+    both = [one + other for one, other in zip(order.of_cubes, order.others, strict=True)]
+    return ZOrderStats(
+        "incremental",
+        FilesAndBytes(*order.of_cubes),
+        FilesAndBytes(*order.others),
+        len(order.cubes),
+        FilesAndBytes(*both),
+        len(order.new_cubes),
+    )
+
+
+def _clustering_stats(order: OrderCounts, how: Rewriting) -> ClusteringStats | None:
+    if how.ordering is None or not how.ordering.clustering:
+        return None
+    both = [one + other for one, other in zip(order.of_cubes, order.others, strict=True)]
+    return ClusteringStats(
+        CubeFiles(*order.of_cubes),
+        CubeFiles(*order.others),
+        len(order.cubes),
+        CubeFiles(*both),
+        len(order.new_cubes),
+    )
 
 
 def _sizes(measured: Mapping[str, Any], which: str) -> FileSizes:

@@ -87,11 +87,24 @@ class Ordering:
         return {"zOrderBy": "[]", "clusterBy": named, "isFull": full}
 
 
-def ordering(head: TableHead, schema: TableSchema, zorder_by: Sequence[str]) -> Ordering | None:
+def ordering(
+    head: TableHead, schema: TableSchema, zorder_by: Sequence[str], *, full: bool
+) -> Ordering | None:
     """How the table's rows are to be ordered: as it is clustered, else as asked, None for not.
 
-    Raises OrderError for columns by which no order helps readers.
+    Raises OrderError for columns by which no order helps readers, and for ``full`` without any.
     """
+    found = _clustering(head, schema, zorder_by) or _z_order(head, schema, zorder_by)
+    if full and found is None:
+        raise OrderError(
+            head.table,
+            "is to be ordered in full, and has no order",
+            "name columns in zorder_by, or cluster the table",
+        )
+    return found
+
+
+def _clustering(head: TableHead, schema: TableSchema, zorder_by: Sequence[str]) -> Ordering | None:
     clustered = ()
     if "clustering" in feature_names(head.protocol):
         clustered = clustering_columns(head)
@@ -101,13 +114,17 @@ def ordering(head: TableHead, schema: TableSchema, zorder_by: Sequence[str]) -> 
             "is clustered, so it is not Z-ordered",
             "leave zorder_by out: OPTIMIZE keeps to the columns of the clustering",
         )
-    if clustered:
-        logical = {physical: name for name, physical, _ in _leaves(schema.data)}
-        missing = [".".join(each) for each in clustered if each not in logical]
-        if missing:
-            found = f"its clustering names {missing[0]}, which is no column of its schema"
-            raise OrderError(head.table, found, "mend its clustering")
-        return Ordering(tuple(logical[each] for each in clustered), clustered, clustering=True)
+    if not clustered:
+        return None
+    logical = {physical: name for name, physical, _ in _leaves(schema.data)}
+    missing = [".".join(each) for each in clustered if each not in logical]
+    if missing:
+        found = f"its clustering names {missing[0]}, which is no column of its schema"
+        raise OrderError(head.table, found, "mend its clustering")
+    return Ordering(tuple(logical[each] for each in clustered), clustered, clustering=True)
+
+
+def _z_order(head: TableHead, schema: TableSchema, zorder_by: Sequence[str]) -> Ordering | None:
     if not zorder_by:
         return None
     found = [_column(name, head, schema) for name in zorder_by]

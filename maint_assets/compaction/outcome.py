@@ -14,12 +14,37 @@ from maint_assets.delta.partitions import canonical_values
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from maint_assets.compaction.ordering import Ordering
     from maint_assets.delta.schema import Field
 
 MOST_OUTPUTS = 1_000
 """As many new files are kept as examples, whatever their number."""
 
 _Key = frozenset[tuple[str, "str | None"]]
+
+
+class OrderCounts:
+    """Files of bins that were ordered, by what they were before: of a cube or not; sizes in bytes.
+
+    ``cubes`` are those that were rewritten, ``new_cubes`` those that were made.
+    """
+
+    def __init__(self) -> None:
+        self.of_cubes, self.others = [0, 0], [0, 0]
+        self.cubes, self.new_cubes = set[str](), set[str]()
+
+    def take(self, add: Add, ordering: Ordering, *, is_input: bool) -> None:
+        """Counts a file of a committed bin."""
+        tags = add.tags or {}
+        cube = tags.get(ordering.cube_tag)
+        if not is_input:
+            self.new_cubes.add(cube or "")
+            return
+        is_ordered = tags.get(ordering.columns_tag) == ordering.columns_text
+        counts = self.of_cubes if is_ordered else self.others
+        counts[0], counts[1] = counts[0] + 1, counts[1] + add.size
+        if is_ordered:
+            self.cubes.add(cube or "")
 
 
 class Outcome:
@@ -30,13 +55,16 @@ class Outcome:
     partition lie together.
     """
 
-    def __init__(self, partitions: tuple[Field, ...] = ()) -> None:
+    def __init__(
+        self, partitions: tuple[Field, ...] = (), ordering: Ordering | None = None
+    ) -> None:
         self.bins, self.reasons = Counter[str](), Counter[str]()
         self.engines = Counter[str]()
         self.versions: list[int] = []
         self.verified = self.partitions = 0
         self.outputs: list[Add] = []
-        self._fields = partitions
+        self.order = OrderCounts()
+        self._fields, self._ordering = partitions, ordering
         self._counted: set[_Key] = set()
 
     def take(self, batch: pa.RecordBatch) -> None:
@@ -56,6 +84,11 @@ class Outcome:
                 self.reasons[row["reason"]] += 1
             if row["version"] is not None and row["version"] not in self.versions:
                 self.versions.append(row["version"])
+        if self._ordering is not None:
+            for row in rows:
+                if row["state"] == "committed":
+                    add = msgspec.json.decode(row["add"], type=Add)
+                    self.order.take(add, self._ordering, is_input=row["role"] == "input")
         here = [(self._partition(row["add"]), row["state"] == "committed") for row in bins]
         changed = {partition for partition, committed in here if committed}
         self.partitions += len(changed - self._counted)

@@ -90,7 +90,9 @@ def rewriting(head: TableHead, selection: Selection = _DEFAULTS) -> Rewriting:
         hive_directories=mapping == "none" and not properties.randomize_file_prefixes,
         tight_bounds="deletionVectors" in features,
         clustering_columns=clustering_columns(head) if "clustering" in features else (),
-        ordering=None if selection.purge else ordering(head, schema, selection.zorder_by),
+        ordering=None
+        if selection.purge
+        else ordering(head, schema, selection.zorder_by, full=selection.full),
         target_bytes=selection.target_bytes,
     )
 

@@ -479,6 +479,16 @@ def ordered_here(path: Path, check: RowCheck) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+def test_full_needs_an_order(spark: SparkSession, tmp_path: Path, compacting: Compacting) -> None:
+    points(tmp_path, files=1, rows=1)
+    with pytest.raises(Exception, match="DELTA_OPTIMIZE_FULL_NOT_SUPPORTED"):
+        spark.sql(f"OPTIMIZE {sql_of(tmp_path)} FULL")
+
+    chain = compacting(tmp_path, full=True)
+    with pytest.raises(OrderError, match="ordered in full, and has no order"):
+        plan_compaction(chain.launcher, chain.table)
+
+
 def test_all_rows_deleted_nulls_and_few_values_are_ordered_too(
     tmp_path: Path, compacting: Compacting, by_jobs: None
 ) -> None:
@@ -507,3 +517,132 @@ def test_runs_and_ranges_of_a_file_come_together_in_order(
     found = pq.read_table(tmp_path / add["path"])["x"].to_numpy()
     assert found.tolist() == sorted(found.tolist())
     assert rows(tmp_path) == before
+
+
+def test_a_file_takes_each_range_of_a_table_exactly(tmp_path: Path, compacting: Compacting) -> None:
+    """Delta's own scenario: 100 rows in interleaved files, then in four of 25 (optimize.md 13)."""
+    for number in range(4):
+        some = pa.table({"id": pa.array(range(number, 100, 4), pa.int64())})
+        deltalake.write_deltalake(tmp_path, some, mode="append")
+    size = sum(file.stat().st_size for file in tmp_path.glob("*.parquet"))
+
+    compacting(tmp_path, zorder_by=["id"], target_file_size=size // 4 + 1).compact()
+
+    stats = [json.loads(add["stats"]) for add in adds(tmp_path)]
+    found = sorted((each["minValues"]["id"], each["maxValues"]["id"]) for each in stats)
+    assert found == [(0, 24), (25, 49), (50, 74), (75, 99)]
+
+
+def test_an_empty_table_has_nothing_to_order(tmp_path: Path, compacting: Compacting) -> None:
+    TableBuilder(tmp_path).create()
+
+    assert compacting(tmp_path, zorder_by=["id"]).compact().is_empty
+
+
+def test_partitions_are_ordered_one_by_one_in_as_many_commits_as_asked(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = TableBuilder(tmp_path).create(partition_columns=["day"])
+    for day in ("1", "2", None):
+        for number in range(2):
+            table.add(f"{day}-{number}", partition={"day": day}, rows=5)
+    before = rows(tmp_path)
+
+    settings = {"zorder_by": ["id"], "max_bytes_per_commit": 1}
+    done = compacted(compacting(tmp_path, where="day = '1'", **settings).compact())
+    assert (done.bins, done.files_added) == (1, 1)
+    done = compacted(compacting(tmp_path, **settings).compact())
+
+    assert (len(done.versions), done.files_added) == (2, 2)
+    assert rows(tmp_path) == before
+
+
+@pytest.mark.parametrize("mode", ["none", "name", "id"])
+def test_nested_and_quoted_names_are_found_whatever_files_call_them(
+    mode: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    mapping = f"TBLPROPERTIES ('delta.columnMapping.mode' = '{mode}')"
+    spark.sql(
+        f"CREATE TABLE {sql_of(tmp_path)} (s STRUCT<a: INT, `b.c`: STRING>, `d.e` INT) "
+        f"USING delta {mapping}"
+    )
+    for number in (2, 1):
+        spark.sql(
+            f"INSERT INTO {sql_of(tmp_path)} SELECT named_struct('a', {number}, 'b.c', 'x'), id "
+            "FROM range(3)"
+        )
+    before = delta_spark.rows(spark, tmp_path)
+
+    done = compacted(compacting(tmp_path, zorder_by=["`d.e`", "S.a", "s.`b.c`"]).compact())
+
+    assert done.files_added == 1
+    assert delta_spark.rows(spark, tmp_path) == before
+    assert json.loads(commit_info(tmp_path)["operationParameters"]["zOrderBy"]) == [
+        "`d.e`", "s.a", "s.`b.c`"
+    ]  # fmt: skip
+    if mode != "none":
+        spark.sql(f"ALTER TABLE {sql_of(tmp_path)} RENAME COLUMN `d.e` TO f")
+        assert compacting(tmp_path, zorder_by=["f", "s.a", "s.`b.c`"]).compact().is_empty
+
+
+def test_a_clustering_is_the_same_behind_a_checkpoint(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    clustered(spark, tmp_path, files=1, columns="x")
+    spark.sql(f"ALTER TABLE {sql_of(tmp_path)} SET TBLPROPERTIES (delta.checkpointInterval = 1)")
+    compacting(tmp_path).compact()
+    assert list((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
+
+    assert compacting(tmp_path).compact().is_empty
+    version = DeltaTable(tmp_path).version()
+    delta_spark.forget(spark)
+    spark.sql(f"OPTIMIZE {sql_of(tmp_path)}").collect()
+    assert DeltaTable(tmp_path).version() == version
+
+
+def test_variants_are_no_order_here_nor_with_delta(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    spark.sql(f"CREATE TABLE {sql_of(tmp_path)} (v VARIANT) USING delta")
+    spark.sql(f"INSERT INTO {sql_of(tmp_path)} SELECT parse_json('1')")
+    with pytest.raises(Exception, match=r"(?i)variant|WITHOUT_STATS"):
+        spark.sql(f"OPTIMIZE {sql_of(tmp_path)} ZORDER BY (v)").collect()
+
+    chain = compacting(tmp_path, zorder_by=["v"])
+    with pytest.raises(OrderError, match="no least and greatest value"):
+        plan_compaction(chain.launcher, chain.table)
+
+
+def test_metrics_are_deltas_but_for_the_strategy(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for path in (ours, theirs):
+        points(path, files=3, rows=10)
+    found = compacting(ours, zorder_by=["x"]).compact().json()["metrics"]["zOrderStats"]
+    delta_spark.forget(spark)
+    told = spark.sql(f"OPTIMIZE {sql_of(theirs)} ZORDER BY (x)").collect()[0]["metrics"]
+    expected = told.asDict(recursive=True)["zOrderStats"]
+
+    assert set(found) <= set(expected)
+    assert (found.pop("strategyName"), expected.pop("strategyName")) == ("incremental", "all")
+    assert found == {name: expected[name] for name in found}
+
+
+def test_metrics_of_a_clustering_are_deltas(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for path in (ours, theirs):
+        clustered(spark, path, files=2)
+    found = compacting(ours).compact().json()["metrics"]["clusteringStats"]
+    delta_spark.forget(spark)
+    told = spark.sql(f"OPTIMIZE {sql_of(theirs)}").collect()[0]["metrics"]
+    expected = told.asDict(recursive=True)["clusteringStats"]
+
+    assert found.keys() == expected.keys()
+    sizes = {"inputOtherFiles", "mergedFiles"}
+    assert {name: found[name] for name in found.keys() - sizes} == {
+        name: expected[name] for name in found.keys() - sizes
+    }
+    assert all(found[name]["numFiles"] == expected[name]["numFiles"] for name in sizes)
