@@ -98,18 +98,17 @@ SKIPPING_COLUMNS = 4
 
 
 def skipping_picture(done: RewrittenSummary) -> str | None:
-    """How many files a lookup reads by each column of the order, before and after."""
+    """Which share of the files a lookup reads by each column of the order, before and after."""
     if not done.skipping:
         return None
-    rows = [
-        (
-            f"{each.name}: {each.before.lookup:,.1f} of {each.before.files:,}, "
-            f"now {each.after.lookup:,.1f} of {each.after.files:,}",
-            each.before.lookup,
-            each.after.lookup,
+    rows: list[tuple[str, float, float]] = []
+    for each in done.skipping[:SKIPPING_COLUMNS]:
+        shares = [side.lookup / max(side.files, 1) for side in (each.before, each.after)]
+        told = (
+            f"{share:.0%} of {side.files:,}"
+            for share, side in zip(shares, (each.before, each.after), strict=True)
         )
-        for each in done.skipping[:SKIPPING_COLUMNS]
-    ]
+        rows.append((f"{each.name}: {', now '.join(told)}", shares[0], shares[1]))
     names = ("files read before", "files read now")
     return paired_bars(rows, names=names, title="files that a lookup reads")
 

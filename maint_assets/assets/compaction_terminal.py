@@ -85,11 +85,13 @@ def _skipping(columns: list[ColumnSkipping]) -> Table:
     names = ("files read by", "for one value", "for a range", "overlaps of a file")
     table = Table(*names, box=None, pad_edge=False, header_style="dim")
     for each in columns:
-        pairs = [
-            f"{getattr(each.before, name):,.1f} -> [bold]{getattr(each.after, name):,.1f}[/]"
-            for name in ("lookup", "range", "overlaps")
-        ]
-        table.add_row(escape(each.name), *pairs)
+        old, new = each.before, each.after
+        table.add_row(
+            escape(each.name),
+            f"{old.lookup:,.1f} of {old.files:,} -> [bold]{new.lookup:,.1f} of {new.files:,}[/]",
+            f"{old.range:,.1f} -> [bold]{new.range:,.1f}[/]",
+            f"{old.overlaps:,.1f} -> [bold]{new.overlaps:,.1f}[/]",
+        )
     return table
 
 

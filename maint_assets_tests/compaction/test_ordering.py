@@ -379,9 +379,7 @@ def test_what_readers_skip_is_told_before_and_after(tmp_path: Path, compacting: 
     assert report.json()["skipping"][0]["after"]["lookup"] == x.after.lookup
     assert report.json()["zorder_by"] == ["x", "y"]
     picture = skipping_picture(done)
-    assert (
-        picture is not None and len(picture) < 1000 and f"x: {x.before.lookup:.1f} of 4" in picture
-    )
+    assert picture is not None and len(picture) < 1000 and "of 4, now " in picture
 
 
 def test_rows_that_arrow_would_misread_go_to_spark_and_are_ordered_next_time(

@@ -11,10 +11,12 @@ import dagster as dg
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
+from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
 from maint_assets.assets.launch import Launcher
 from maint_assets.assets.report import execute_vacuum, plan_vacuum
 from maint_assets.config import load
 from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.compaction.test_ordering import points
 from maint_assets_tests.ui.webserver import ROOT, ended, runs, serving
 
 pytestmark = [pytest.mark.ui, pytest.mark.slow]
@@ -36,6 +38,9 @@ CONFIG = """
 workspace: out
 tables:
   - {name: orders, uri: lake/orders, depends_on: [raw/orders], vacuum: {max_delete_share: 1}}
+  - name: points
+    uri: lake/points
+    compaction: {zorder_by: [x, y], target_file_size: 20KB}
 """
 INSTANCE = """
 telemetry: {enabled: false}
@@ -86,6 +91,9 @@ def maintained(home: Path) -> str:
         )
         report = plan_vacuum(launcher, settings.tables[0])
         execute_vacuum(launcher, settings.tables[0], report, by="ada@example.org")
+        points(home / "lake" / "points", rows=4000)
+        order = plan_compaction(launcher, settings.tables[1])
+        execute_compaction(launcher, settings.tables[1], order, by="ada@example.org")
     return report.planned.plan.digest
 
 
@@ -116,8 +124,10 @@ def shoot(page: Page, name: str, *, height: int = 900) -> None:
     page.screenshot(path=SHOTS / f"{name}.png")
 
 
-def opened(page: Page, shown: Shown, stage: str, view: str = "overview") -> None:
-    page.goto(f"{shown.address}/assets/maintenance/orders/{stage}?view={view}")
+def opened(
+    page: Page, shown: Shown, stage: str, view: str = "overview", *, table: str = "orders"
+) -> None:
+    page.goto(f"{shown.address}/assets/maintenance/{table}/{stage}?view={view}")
     page.get_by_role("button", name="Materialize").first.wait_for()
 
 
@@ -154,6 +164,14 @@ def test_a_compaction_is_planned_approved_and_executed(page: Page, shown: Shown)
     page.get_by_text("bins_with_rows_compared").first.wait_for()
     assert page.get_by_text("Succeeded", exact=True).count() == 2
     shoot(page, "same_rows")
+
+
+@pytest.mark.long
+def test_an_order_shows_how_many_files_lookups_read(page: Page, shown: Shown) -> None:
+    opened(page, shown, "rewritten_files", table="points")
+    page.get_by_text("became").first.wait_for()
+    assert is_drawn(page, "files that a lookup reads")
+    shoot(page, "skipping", height=1_700)
 
 
 def is_drawn(page: Page, title: str) -> bool:
