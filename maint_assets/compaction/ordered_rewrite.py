@@ -11,6 +11,7 @@ import hashlib
 import uuid
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -107,16 +108,19 @@ class Division:
     @classmethod
     def of(cls, samples: Iterable[Sample], how: Rewriting, *, files: int) -> Division:
         """The division of a bin into so many files; the same for the same samples."""
-        held = list(samples)
-        tables = [_table(each.path) for each in held]
-        sample = pa.concat_tables(tables).combine_chunks()
-        positions = Positions.of(sample, _ordering(how))
-        batches = sample.to_batches()
-        found = [positions.of_rows(each, _ties(each)) for each in batches]
-        every = np.concatenate(found) if found else np.zeros(0, np.uint64)
-        in_memory = sum(each.bytes for each in held)
-        ranges = min(max(in_memory // files // RANGE_BYTES, 1), max(MOST_RANGES // files, 1))
-        return cls(positions, splits(every, files * ranges), ranges)
+        return _division(tuple(samples), _ordering(how), files)
+
+
+@lru_cache(maxsize=2)
+def _division(samples: tuple[Sample, ...], ordering: Ordering, files: int) -> Division:
+    """The same; a worker that divides several shares of a bin makes it once."""
+    sample = pa.concat_tables([_table(each.path) for each in samples]).combine_chunks()
+    positions = Positions.of(sample, ordering)
+    found = [positions.of_rows(each, _ties(each)) for each in sample.to_batches()]
+    every = np.concatenate(found) if found else np.zeros(0, np.uint64)
+    in_memory = sum(each.bytes for each in samples)
+    ranges = min(max(in_memory // files // RANGE_BYTES, 1), max(MOST_RANGES // files, 1))
+    return Division(positions, splits(every, files * ranges), ranges)
 
 
 def sampled(inputs: Iterable[Add], how: Rewriting, *, one_of: int, scratch: str) -> Sample:

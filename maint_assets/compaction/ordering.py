@@ -116,10 +116,10 @@ def _clustering(head: TableHead, schema: TableSchema, zorder_by: Sequence[str]) 
         )
     if not clustered:
         return None
-    logical = {physical: name for name, physical, _ in _leaves(schema.data)}
+    logical = {physical: name for name, physical, kind in _leaves(schema.data) if has_bounds(kind)}
     missing = [".".join(each) for each in clustered if each not in logical]
     if missing:
-        found = f"its clustering names {missing[0]}, which is no column of its schema"
+        found = f"its clustering names {missing[0]}, which is no column that has an order"
         raise OrderError(head.table, found, "mend its clustering")
     return Ordering(tuple(logical[each] for each in clustered), clustered, clustering=True)
 
