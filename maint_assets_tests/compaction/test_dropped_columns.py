@@ -112,9 +112,10 @@ DROPS = {
             ["secret-field"],
             marks=pytest.mark.long,
         ),
-        (
+        pytest.param(
             {"mode": "id", "tracked": "true", "clause": "PARTITIONED BY (p)"},
             ["secret-element", "secret-column"],
+            marks=pytest.mark.long,
         ),
         pytest.param({"mode": "id", "tracked": "false", "clause": ""}, [], marks=pytest.mark.long),
     ],

@@ -12,7 +12,7 @@ from maint_assets_tests.oracles.feature_tables import FEATURE_TABLES, UPDATE
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
-EACH_TIME = {"deletionVectors", "columnMapping"}
+EACH_TIME = {"deletionVectors"}
 """What CI looks at; the rest is ``make stories``."""
 
 

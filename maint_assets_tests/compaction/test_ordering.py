@@ -33,6 +33,8 @@ from maint_assets_tests.compaction.test_spark_engine import LEGACY, settings, te
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.delta_spark import table as sql_of
 
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+
 
 def points(path: Path, *, files: int = 4, rows: int = 1000, seed: int = 1) -> None:
     """Files of random points, appended by delta-rs."""
@@ -138,6 +140,7 @@ def test_a_second_run_commits_nothing_and_an_append_rewrites_itself_only(
     assert rows(tmp_path) == before
 
 
+@pytest.mark.long
 def test_delta_orders_the_same_table_again_and_again(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
@@ -255,6 +258,7 @@ def test_one_row_more_makes_delta_rewrite_the_whole_cube_and_us_the_row(
     assert delta_spark.rows(spark, ours) == before
 
 
+@pytest.mark.long
 def test_after_the_columns_have_changed_old_cubes_wait_for_full(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
@@ -333,6 +337,7 @@ def test_columns_that_help_no_reader_are_refused_by_name(
         plan_compaction(chain.launcher, chain.table)
 
 
+@pytest.mark.long
 def test_columns_without_statistics_or_bounds_are_refused_as_by_delta(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
@@ -382,6 +387,7 @@ def test_what_readers_skip_is_told_before_and_after(tmp_path: Path, compacting: 
     assert picture is not None and len(picture) < 1000 and "of 4, now " in picture
 
 
+@pytest.mark.long
 def test_rows_that_arrow_would_misread_go_to_spark_and_are_ordered_next_time(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
@@ -477,6 +483,7 @@ def ordered_here(path: Path, check: RowCheck) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+@pytest.mark.long
 def test_full_needs_an_order(spark: SparkSession, tmp_path: Path, compacting: Compacting) -> None:
     points(tmp_path, files=1, rows=1)
     with pytest.raises(Exception, match="DELTA_OPTIMIZE_FULL_NOT_SUPPORTED"):
@@ -501,6 +508,7 @@ def test_all_rows_deleted_nulls_and_few_values_are_ordered_too(
     assert rows(tmp_path) == [{"a": None, "b": "x"}] * 150
 
 
+@pytest.mark.long
 def test_runs_and_ranges_of_a_file_come_together_in_order(
     tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -555,7 +563,9 @@ def test_partitions_are_ordered_one_by_one_in_as_many_commits_as_asked(
     assert rows(tmp_path) == before
 
 
-@pytest.mark.parametrize("mode", ["none", "name", "id"])
+@pytest.mark.parametrize(
+    "mode", ["name", *(pytest.param(mode, marks=pytest.mark.long) for mode in ("none", "id"))]
+)
 def test_nested_and_quoted_names_are_found_whatever_files_call_them(
     mode: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
@@ -583,6 +593,7 @@ def test_nested_and_quoted_names_are_found_whatever_files_call_them(
         assert compacting(tmp_path, zorder_by=["f", "s.a", "s.`b.c`"]).compact().is_empty
 
 
+@pytest.mark.long
 def test_a_clustering_is_the_same_behind_a_checkpoint(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
@@ -598,6 +609,7 @@ def test_a_clustering_is_the_same_behind_a_checkpoint(
     assert DeltaTable(tmp_path).version() == version
 
 
+@pytest.mark.long
 def test_variants_are_no_order_here_nor_with_delta(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
@@ -611,6 +623,7 @@ def test_variants_are_no_order_here_nor_with_delta(
         plan_compaction(chain.launcher, chain.table)
 
 
+@pytest.mark.long
 def test_metrics_are_deltas_but_for_the_strategy(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
@@ -627,6 +640,7 @@ def test_metrics_are_deltas_but_for_the_strategy(
     assert found == {name: expected[name] for name in found}
 
 
+@pytest.mark.long
 def test_metrics_of_a_clustering_are_deltas(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:

@@ -214,7 +214,8 @@ VARIANTS = (
 )
 
 
-@pytest.mark.parametrize("shredded", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("shredded", [False, True])
 def test_variants_are_rewritten_by_spark(
     shredded: bool, spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:

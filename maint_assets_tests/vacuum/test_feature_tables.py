@@ -12,7 +12,7 @@ from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
-EACH_TIME = {"deletionVectors", "columnMapping", "v2Checkpoint"}
+EACH_TIME = {"deletionVectors"}
 """What CI looks at; the rest is ``make stories``."""
 
 
