@@ -29,9 +29,10 @@ browser:
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
 	else echo "no chromium, no root with apt-get: tests of the UI will skip"; fi
 
-# Two processes, each with a Spark session; who is done takes over tests of the other.
+# Two processes: tests wait more than they compute. A file's tests share one Spark session; files
+# come in the order of conftest.py, the longest first.
 test: setup browser
-	$(JAVA) $(RUN) pytest -n 2 --dist worksteal $(ARGS)
+	$(JAVA) $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: sync
 	$(RUN) ruff check

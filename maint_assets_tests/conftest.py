@@ -13,6 +13,26 @@ from maint_assets_tests.oracles import setup
 
 ROOT = Path(__file__).parents[1]
 
+LONGEST = (
+    "test_kill.py",
+    "compaction/test_killed.py",
+    "ui/test_ui.py",
+    "ui/test_locations.py",
+    "vacuum/test_stories.py",
+    "races/test_races.py",
+    "assets/test_terminate.py",
+    "compaction/test_ordering.py",
+    "test_cli.py",
+)
+"""Files with few tests that take long: at the end one process would wait for the other."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the files that take longest first; all else stays in its order."""
+    order = {ROOT / "maint_assets_tests" / name: at for at, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(LONGEST)))
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
