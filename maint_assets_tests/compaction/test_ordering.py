@@ -124,6 +124,7 @@ def test_a_second_run_commits_nothing_and_an_append_rewrites_itself_only(
     points(tmp_path)
     compacting(tmp_path, zorder_by=["x", "y"]).compact()
     version = DeltaTable(tmp_path).version()
+    DeltaTable(tmp_path).create_checkpoint()  # delta-rs keeps the tags
 
     again = compacting(tmp_path, zorder_by=["x", "y"]).compact()
     assert again.is_empty and DeltaTable(tmp_path).version() == version
