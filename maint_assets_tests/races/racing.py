@@ -165,11 +165,11 @@ class Racing:
             self.act()
 
     def act(self) -> None:
-        """One plan of a random kind; each 20th through Dagster, each 25th after a vacuum."""
+        """One plan of a random kind; each tenth through Dagster, each 15th after a vacuum."""
         self._plans += 1
-        if self._plans % 25 == 0:
+        if self._plans % 15 == 8:
             self.vacuum()
-        if self._plans % 20 == 10:
+        if self._plans % 10 == 5:
             self.whole_chain()
             return
         kind, window = self._random.choice(MIX), self._random.choice(list(Window))

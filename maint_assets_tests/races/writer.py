@@ -3,7 +3,8 @@
     python -m maint_assets_tests.races.writer TABLE FOLDER SEED
 
 It goes on by itself until its standard input ends. A line there names what it does next, and it
-answers with a line once that is done. In the end it tells what it did: FOLDER/report.json.
+answers with a line once that is done; between ``hold`` and ``go on`` it does only what it is asked.
+In the end it tells what it did: FOLDER/report.json.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ WEIGHTS = {
 }  # fmt: skip
 """What it does by itself; all else only when asked."""
 
+HOLDING = {"hold": True, "go on": False}
 WITH_VECTORS = "spark.databricks.delta.{}.deletionVectors.persistent"
 BOOLEANS = ("true", "false")
 CONFLICTS = ("[DELTA_CONCURRENT_", "[DELTA_METADATA_CHANGED", "[DELTA_PROTOCOL_CHANGED")
@@ -261,15 +263,19 @@ def _asked(lines: queue.SimpleQueue[str | None]) -> None:
 def _run(writer: Writer, answers: IO[str]) -> None:
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     threading.Thread(target=_asked, args=[lines], daemon=True).start()
+    held = False
     while True:
         try:
-            asked = lines.get_nowait()
+            asked = lines.get(block=held)
         except queue.Empty:
             writer.act(None)
             continue
         if asked is None:
             return
-        writer.act(asked)
+        if asked in HOLDING:
+            held = HOLDING[asked]
+        else:
+            writer.act(asked)
         print(asked, file=answers, flush=True)
 
 
