@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo $(ROOT)/.uv/
 RUN := $(UV) run --no-sync
 JAVA := JAVA_HOME="$$($(RUN) python -m maint_assets_tests.oracles.setup --java-home)"
 
-.PHONY: setup sync browser test check demo bench bench-compaction stories clean
+.PHONY: setup sync browser test check demo bench bench-compaction stories races clean
 
 setup: sync
 	$(RUN) python -m maint_assets_tests.oracles.setup
@@ -55,6 +55,10 @@ stories: setup
 	STORIES=$(N) $(JAVA) $(RUN) pytest -m "long or slow" $(ARGS) \
 		maint_assets_tests/vacuum maint_assets_tests/compaction maint_assets_tests/ui \
 		maint_assets_tests/assets \
+		-o log_cli=true -o log_cli_level=INFO
+
+races: setup
+	RACES=$(N) $(JAVA) $(RUN) pytest $(ARGS) maint_assets_tests/races \
 		-o log_cli=true -o log_cli_level=INFO
 
 clean:

@@ -92,7 +92,8 @@ _QUICK = "-XX:TieredStopAtLevel=1 "
 def jvm_options() -> str:
     """Options of the driver's JVM: quick to start, small, with a class archive if there is one."""
     # A run of hours is worth compiling well.
-    quick = "" if int(os.environ.get("STORIES", "0")) >= LONG_STORIES else _QUICK
+    number = os.environ.get("STORIES") or os.environ.get("RACES") or "0"
+    quick = "" if int(number) >= LONG_STORIES else _QUICK
     options = f"{quick}-XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off"
     archive = class_archive()
     return f"{options} -XX:SharedArchiveFile={archive}" if archive.exists() else options
