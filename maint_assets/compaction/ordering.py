@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from maint_assets.compaction.clustering import clustering_columns
+from maint_assets.compaction.physical import has_variants
 from maint_assets.delta.features import feature_names
 from maint_assets.delta.schema import Struct
 from maint_assets.delta.stats import has_bounds, indexed_columns
@@ -95,6 +96,12 @@ def ordering(
     Raises OrderError for columns by which no order helps readers, and for ``full`` without any.
     """
     found = _clustering(head, schema, zorder_by) or _z_order(head, schema, zorder_by)
+    if found is not None and has_variants(schema.data):
+        raise OrderError(
+            head.table,
+            "has variants, which only Spark keeps, and rows are ordered without it",
+            "leave zorder_by out; order it with another engine",
+        )
     if full and found is None:
         raise OrderError(
             head.table,

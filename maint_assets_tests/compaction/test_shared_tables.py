@@ -9,6 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from maint_assets.compaction.physical import has_variants
 from maint_assets.delta.features import feature_names
 from maint_assets.delta.schema import TableSchema
 from maint_assets.delta.stats import has_bounds, indexed_columns
@@ -69,7 +70,7 @@ def some_columns(path: Path) -> list[str]:
         head = table_head(Location.of(str(path)))
         mapped = head.properties.column_mapping_mode != "none"
         schema = TableSchema.of(head.metadata, mapped=mapped, table=head.table)
-        if "clustering" in feature_names(head.protocol):
+        if "clustering" in feature_names(head.protocol) or has_variants(schema.data):
             return []
         indexed = indexed_columns(schema, head.properties)
     except MaintError:
