@@ -11,6 +11,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections import Counter
@@ -89,9 +90,12 @@ class Other:
             )
 
     def ask(self, kind: str) -> None:
-        """Lets it do something, and waits until that is done."""
+        """Lets it do something, and waits until that is done; one that hangs is ended."""
         print(kind, file=_pipe(self._process.stdin), flush=True)
+        alarm = threading.Timer(PATIENCE_S, self._process.kill)
+        alarm.start()
         answer = _pipe(self._process.stdout).readline().strip()
+        alarm.cancel()
         assert answer == kind, f"{answer}: {self._why()}"
 
     def wait(self) -> None:
