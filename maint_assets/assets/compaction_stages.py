@@ -229,7 +229,7 @@ def _skipping(run: StageRun, terms: Terms, outcome: Outcome) -> list[ColumnSkipp
         with run.output.scratch() as scratch, typed_errors():
             return column_skipping(
                 run.spark,
-                Versions(terms.head, after, outcome.outputs),
+                Versions(terms.head, after, outcome.order.examples),
                 terms.how,
                 parallelism=run.parallelism,
                 scratch=scratch,

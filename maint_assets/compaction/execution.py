@@ -88,8 +88,8 @@ def rewritten_batch(
             else:
                 yield from rewritten(files, how)
 
-    large = [package for package in batch if package.ordered and package.is_large]
-    others = [package for package in batch if package not in large]
+    large = [package for package in batch if package.is_large_and_ordered]
+    others = [package for package in batch if not package.is_large_and_ordered]
     tasks = [[package] for package in sorted(others, key=lambda each: -each.bytes)]
     parts = units(spark, tasks, rewrite, kind=Package).write(target).parts if tasks else []
     rows = [row for part in slices(parts) for row in _rows(part)]

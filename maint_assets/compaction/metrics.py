@@ -171,13 +171,12 @@ class RewriteMetrics(msgspec.Struct, frozen=True, rename="camel"):
 def _z_order_stats(order: OrderCounts, how: Rewriting) -> ZOrderStats | None:
     if how.ordering is None or how.ordering.clustering:
         return None
-    both = [one + other for one, other in zip(order.of_cubes, order.others, strict=True)]
     return ZOrderStats(
         "incremental",
         FilesAndBytes(*order.of_cubes),
         FilesAndBytes(*order.others),
         len(order.cubes),
-        FilesAndBytes(*both),
+        FilesAndBytes(*order.merged),
         len(order.new_cubes),
     )
 
@@ -185,12 +184,11 @@ def _z_order_stats(order: OrderCounts, how: Rewriting) -> ZOrderStats | None:
 def _clustering_stats(order: OrderCounts, how: Rewriting) -> ClusteringStats | None:
     if how.ordering is None or not how.ordering.clustering:
         return None
-    both = [one + other for one, other in zip(order.of_cubes, order.others, strict=True)]
     return ClusteringStats(
         CubeFiles(*order.of_cubes),
         CubeFiles(*order.others),
         len(order.cubes),
-        CubeFiles(*both),
+        CubeFiles(*order.merged),
         len(order.new_cubes),
     )
 

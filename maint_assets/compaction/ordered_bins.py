@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import types as T
 
 from maint_assets.commit.rewritten import RewrittenBin
 from maint_assets.compaction.ordered_rewrite import (
@@ -34,9 +33,9 @@ from maint_assets.compaction.row_hash import RowHash
 from maint_assets.compaction.same_rows import refuse_other_hash
 from maint_assets.delta.actions import Add
 from maint_assets.errors import MaintError, RewriteError, one_line
-from maint_assets.storage.columns import arrow_schema, batch_of, column
+from maint_assets.storage.columns import batch_of
 from maint_assets.storage.parts import PartSlice, slice_batches
-from maint_assets.storage.rows import units
+from maint_assets.storage.rows import told, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
 SHARE_BYTES = 64 * 1024 * 1024
 """A task of a large bin reads about so many bytes, at least one file."""
 
-_ANSWER = T.StructType([column("w", "string")])
-_ANSWER_ARROW = arrow_schema(_ANSWER)
 _STATE, _ADD, _ROWS, _VERIFIED = (
     REWRITTEN_ARROW.get_field_index(name) for name in ("state", "add", "rows", "verified")
 )
@@ -188,15 +185,13 @@ class _Jobs:
 
         def answers(some: list[Asked]) -> Iterator[pa.RecordBatch]:
             for each in some:
-                yield batch_of([(_answer(each, function),)], _ANSWER_ARROW)
+                yield told(_answer(each, function))
 
         wanted = [[each] for each in of if each.bin not in self.failed]
         found: dict[str, list[Made]] = {each.bin: [] for each in of}
         if not wanted:
             return found
-        rows = units(self._spark, wanted, answers, kind=type(of[0])).as_frame(_ANSWER)
-        for row in rows.collect():
-            answer = msgspec.json.decode(row["w"], type=_Answer)
+        for answer in units(self._spark, wanted, answers, kind=type(of[0])).values(_Answer):
             if answer.error is not None:
                 self.failed.setdefault(answer.bin, answer.error)
             else:
@@ -204,12 +199,11 @@ class _Jobs:
         return found
 
 
-def _answer(each: Asked, function: Callable[[Asked], Made]) -> str:
+def _answer(each: Asked, function: Callable[[Asked], Made]) -> _Answer:
     try:
-        answer = _Answer(each.bin, msgspec.Raw(msgspec.json.encode(function(each))))
+        return _Answer(each.bin, msgspec.Raw(msgspec.json.encode(function(each))))
     except _FAILURES as error:
-        answer = _Answer(each.bin, msgspec.Raw(b"null"), _reason(error))
-    return msgspec.json.encode(answer).decode()
+        return _Answer(each.bin, msgspec.Raw(b"null"), _reason(error))
 
 
 def _reason(error: BaseException) -> str:

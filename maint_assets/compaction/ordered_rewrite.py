@@ -23,8 +23,7 @@ import pyarrow as pa
 from maint_assets.compaction.data_files import DataFiles
 from maint_assets.compaction.look import file_hazard
 from maint_assets.compaction.outputs import Marks
-from maint_assets.compaction.physical import FileSchema
-from maint_assets.compaction.positions import Positions, mixed, splits, top_columns
+from maint_assets.compaction.positions import Positions, key_columns, mixed, splits
 from maint_assets.compaction.rewrite import ledger_row, new_data_file, refuse_other_rows
 from maint_assets.compaction.row_hash import RowHash
 from maint_assets.compaction.same_rows import file_hash
@@ -125,8 +124,7 @@ def _division(samples: tuple[Sample, ...], ordering: Ordering, files: int) -> Di
 
 def sampled(inputs: Iterable[Add], how: Rewriting, *, one_of: int, scratch: str) -> Sample:
     """One of so many live rows of each file, always the same ones."""
-    ordering = _ordering(how)
-    keys = FileSchema.of(top_columns(how.files.table, ordering.columns), by_id=how.files.by_id)
+    keys = key_columns(how.files, _ordering(how).columns)
     schema = keys.arrow.append(pa.field(_TIE, pa.uint64()))
     files = DataFiles(Location(how.table, how.table), keys)
     width = _Width(DataFiles(files.location, how.files))

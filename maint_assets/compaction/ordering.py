@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from maint_assets.compaction.clustering import clustering_columns
 from maint_assets.compaction.physical import has_variants
-from maint_assets.delta.features import feature_names
 from maint_assets.delta.schema import Struct
 from maint_assets.delta.stats import has_bounds, indexed_columns
 from maint_assets.errors import OrderError
@@ -22,6 +20,7 @@ from maint_assets.errors import OrderError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from maint_assets.compaction.plan import Selection
     from maint_assets.delta.schema import TableSchema, Type
     from maint_assets.snapshot.head import TableHead
 
@@ -89,20 +88,29 @@ class Ordering:
 
 
 def ordering(
-    head: TableHead, schema: TableSchema, zorder_by: Sequence[str], *, full: bool
+    head: TableHead, schema: TableSchema, selection: Selection, *, clustered: tuple[Path, ...]
 ) -> Ordering | None:
     """How the table's rows are to be ordered: as it is clustered, else as asked, None for not.
 
+    ``clustered`` are the physical paths of the columns of its clustering.
+
     Raises OrderError for columns by which no order helps readers, and for ``full`` without any.
     """
-    found = _clustering(head, schema, zorder_by) or _z_order(head, schema, zorder_by)
+    zorder_by = selection.zorder_by
+    if clustered and zorder_by:
+        raise OrderError(
+            head.table,
+            "is clustered, so it is not Z-ordered",
+            "leave zorder_by out: OPTIMIZE keeps to the columns of the clustering",
+        )
+    found = _clustering(head, schema, clustered) or _z_order(head, schema, zorder_by)
     if found is not None and has_variants(schema.data):
         raise OrderError(
             head.table,
             "has variants, which only Spark keeps, and rows are ordered without it",
             "leave zorder_by out; order it with another engine",
         )
-    if full and found is None:
+    if selection.full and found is None:
         raise OrderError(
             head.table,
             "is to be ordered in full, and has no order",
@@ -111,16 +119,9 @@ def ordering(
     return found
 
 
-def _clustering(head: TableHead, schema: TableSchema, zorder_by: Sequence[str]) -> Ordering | None:
-    clustered = ()
-    if "clustering" in feature_names(head.protocol):
-        clustered = clustering_columns(head)
-    if clustered and zorder_by:
-        raise OrderError(
-            head.table,
-            "is clustered, so it is not Z-ordered",
-            "leave zorder_by out: OPTIMIZE keeps to the columns of the clustering",
-        )
+def _clustering(
+    head: TableHead, schema: TableSchema, clustered: tuple[Path, ...]
+) -> Ordering | None:
     if not clustered:
         return None
     logical = {physical: name for name, physical, kind in _leaves(schema.data) if has_bounds(kind)}

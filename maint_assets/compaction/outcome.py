@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from maint_assets.compaction.ordering import Ordering
     from maint_assets.delta.schema import Field
 
-MOST_OUTPUTS = 1_000
+MOST_EXAMPLES = 1_000
 """As many new files are kept as examples, whatever their number."""
 
 _Key = frozenset[tuple[str, "str | None"]]
@@ -26,12 +25,19 @@ _Key = frozenset[tuple[str, "str | None"]]
 class OrderCounts:
     """Files of bins that were ordered, by what they were before: of a cube or not; sizes in bytes.
 
-    ``cubes`` are those that were rewritten, ``new_cubes`` those that were made.
+    ``cubes`` are those that were rewritten, ``new_cubes`` those that were made, ``examples`` the
+    first new files.
     """
 
     def __init__(self) -> None:
         self.of_cubes, self.others = [0, 0], [0, 0]
         self.cubes, self.new_cubes = set[str](), set[str]()
+        self.examples: list[Add] = []
+
+    @property
+    def merged(self) -> list[int]:
+        """All files that were rewritten."""
+        return [one + other for one, other in zip(self.of_cubes, self.others, strict=True)]
 
     def take(self, add: Add, ordering: Ordering, *, is_input: bool) -> None:
         """Counts a file of a committed bin."""
@@ -39,6 +45,8 @@ class OrderCounts:
         cube = tags.get(ordering.cube_tag)
         if not is_input:
             self.new_cubes.add(cube or "")
+            if len(self.examples) < MOST_EXAMPLES:
+                self.examples.append(add)
             return
         is_ordered = tags.get(ordering.columns_tag) == ordering.columns_text
         counts = self.of_cubes if is_ordered else self.others
@@ -62,7 +70,6 @@ class Outcome:
         self.engines = Counter[str]()
         self.versions: list[int] = []
         self.verified = self.partitions = 0
-        self.outputs: list[Add] = []
         self.order = OrderCounts()
         self._fields, self._ordering = partitions, ordering
         self._counted: set[_Key] = set()
@@ -71,9 +78,6 @@ class Outcome:
         """Counts the bins of a batch (REWRITTEN_SCHEMA): its files of one bin have one state."""
         columns = ["bin", "role", "state", "engine", "reason", "version", "verified", "add"]
         rows = batch.select(columns).to_pylist()
-        made = (r for r in rows if r["role"] == "output" and r["state"] == "committed")
-        room = MOST_OUTPUTS - len(self.outputs)
-        self.outputs += [msgspec.json.decode(row["add"], type=Add) for row in islice(made, room)]
         bins = {row["bin"]: row for row in rows}.values()
         for row in bins:
             self.bins[row["state"]] += 1

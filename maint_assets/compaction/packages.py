@@ -59,9 +59,9 @@ class Package(msgspec.Struct, frozen=True):
     ordered: bool
 
     @property
-    def is_large(self) -> bool:
-        """Whether it is a bin that is more than a task's worth."""
-        return self.bins == 1 and self.bytes > PACKAGE_BYTES
+    def is_large_and_ordered(self) -> bool:
+        """Whether it is a bin that is ordered, and more than a task's worth."""
+        return self.ordered and self.bins == 1 and self.bytes > PACKAGE_BYTES
 
 
 def packages(

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.compaction.curve import curve_keys
+from maint_assets.compaction.physical import FileSchema
 from maint_assets.compaction.statistics import leaf_values
 from maint_assets.delta.schema import Struct
 
@@ -83,6 +84,11 @@ def top_columns(schema: TableSchema, columns: Sequence[Path]) -> TableSchema:
     wanted = {path[0] for path in columns}
     fields = [each for each in schema.data.fields if each.physical_name in wanted]
     return type(schema)(Struct(tuple(fields)), ())
+
+
+def key_columns(files: FileSchema, columns: Sequence[Path]) -> FileSchema:
+    """What is read of the same files where only the columns of the order are."""
+    return FileSchema.of(top_columns(files.table, columns), by_id=files.by_id)
 
 
 def _bits(columns: int) -> int:

@@ -75,6 +75,7 @@ def rewriting(head: TableHead, selection: Selection = _DEFAULTS) -> Rewriting:
     if reasons:
         raise UnsupportedFeatureError(head.table, "; ".join(reasons), "use an engine that knows it")
     features = set(feature_names(head.protocol))
+    clustered = clustering_columns(head) if "clustering" in features else ()
     files = FileSchema.of(
         schema,
         by_id=mapping == "id",
@@ -89,10 +90,10 @@ def rewriting(head: TableHead, selection: Selection = _DEFAULTS) -> Rewriting:
         codec=_CODECS[properties.compression_codec or DEFAULT_CODEC],
         hive_directories=mapping == "none" and not properties.randomize_file_prefixes,
         tight_bounds="deletionVectors" in features,
-        clustering_columns=clustering_columns(head) if "clustering" in features else (),
+        clustering_columns=clustered,
         ordering=None
         if selection.purge
-        else ordering(head, schema, selection.zorder_by, full=selection.full),
+        else ordering(head, schema, selection, clustered=clustered),
         target_bytes=selection.target_bytes,
     )
 

@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from maint_assets.compaction.data_files import DataFiles
-from maint_assets.compaction.physical import FileSchema
-from maint_assets.compaction.positions import comparable, top_columns
+from maint_assets.compaction.positions import comparable, key_columns, top_columns
 from maint_assets.snapshot.live_adds import live_adds
 from maint_assets.snapshot.typed_values import stats_type, typed_stats
-from maint_assets.storage.columns import arrow_schema, batch_of, column
+from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.exchange import exchanged
 from maint_assets.storage.location import Location
+from maint_assets.storage.rows import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -48,8 +48,6 @@ _BOUNDS = T.StructType([
     column("stats", "string", nullable=True),
 ])
 _BOUNDS_ARROW = arrow_schema(_BOUNDS)
-_ANSWER = T.StructType([column("w", "string")])
-_ANSWER_ARROW = arrow_schema(_ANSWER)
 
 Path = tuple[str, ...]
 
@@ -105,11 +103,11 @@ def column_skipping(
                 _skipping(*_file_bounds(files, path, how), examples) for files in (before, after)
             )
             found.append(ColumnSkipping(name, were, are))
-        yield batch_of([(msgspec.json.encode(found).decode(),)], _ANSWER_ARROW)
+        yield told(found)
 
     met = exchanged(spark, rows, by=["one"], buckets=1, scratch=scratch)
-    (row,) = met.then(answer).as_frame(_ANSWER).collect()
-    return msgspec.json.decode(row["w"], type=list[ColumnSkipping])
+    (found,) = met.then(answer).values(list[ColumnSkipping])
+    return found
 
 
 def _bounds(adds: Iterable[pa.RecordBatch], *, version: int) -> Iterator[pa.RecordBatch]:
@@ -126,7 +124,7 @@ def _examples(outputs: Iterable[Add], how: Rewriting) -> Iterator[tuple[str, Pat
     if how.ordering is None:
         return
     columns = how.ordering.columns
-    keys = FileSchema.of(top_columns(how.files.table, columns), by_id=how.files.by_id)
+    keys = key_columns(how.files, columns)
     files = DataFiles(Location(how.table, how.table), keys)
     held: list[pa.RecordBatch] = []
     for add in outputs:

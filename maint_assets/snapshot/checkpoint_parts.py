@@ -12,12 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import types as T
 
 from maint_assets.snapshot.checkpoint_shape import OVERVIEW_ARROW
-from maint_assets.storage.columns import column
 from maint_assets.storage.parts import row_hashes, unwritten
-from maint_assets.storage.rows import units
+from maint_assets.storage.rows import told, units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,7 +30,6 @@ PART_ROWS = 50_000
 
 _BATCH_ROWS = 16_384
 _MASK = (1 << 64) - 1
-_WRITTEN = T.StructType([column("w", "string")])
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -61,11 +58,7 @@ class StatePart(msgspec.Struct, frozen=True):
 def state_parts(rows: Iterable[Rows], shape: CheckpointShape, *, directory: str) -> list[StatePart]:
     """The file actions of FULL_ARROW, written in a shape by the tasks that make them."""
     write = partial(_parts, schema=shape.schema, directory=directory, most=PART_ROWS)
-    return [
-        msgspec.json.decode(row["w"], type=StatePart)
-        for some in rows
-        for row in some.then(shape.rows, write).as_frame(_WRITTEN).collect()
-    ]
+    return [part for some in rows for part in some.then(shape.rows, write).values(StatePart)]
 
 
 def joined(
@@ -86,10 +79,10 @@ def joined(
                 writer.write_table(pa.Table.from_pylist(others, schema))
                 for batch in _batches(part.path for part in some):
                     writer.write_batch(_widened(batch, schema))
-        yield pa.RecordBatch.from_pydict({"w": pa.array([target], pa.string())})
+        yield told(target)
 
-    units(spark, [list(parts)], join, kind=StatePart).as_frame(_WRITTEN).collect()
-    return Path(target)
+    (made,) = units(spark, [list(parts)], join, kind=StatePart).values(str)
+    return Path(made)
 
 
 def counts(path: Path) -> Counts:
@@ -145,8 +138,7 @@ class _Part:
     def closed(self) -> pa.RecordBatch:
         with unwritten(self._path):
             self._writer.close()
-        text = msgspec.json.encode(StatePart(self._path, self.counts)).decode()
-        return pa.RecordBatch.from_pydict({"w": pa.array([text], pa.string())})
+        return told(StatePart(self._path, self.counts))
 
 
 def _writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from maint_assets.errors import MaintError
-from maint_assets.storage.columns import column
+from maint_assets.storage.columns import arrow_schema, batch_of, column
 from maint_assets.storage.parts import PartSlice, Written, slice_batches
 
 if TYPE_CHECKING:
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
     from maint_assets.storage.parts import ArrowFunction, Part, Target
 
-_WRITTEN = T.StructType([column("w", "string")])
+_VALUES = T.StructType([column("value", "string", "JSON")])
+_VALUES_ARROW = arrow_schema(_VALUES)
 
 Unit = TypeVar("Unit", bound=msgspec.Struct)
+Value = TypeVar("Value")
 
 TASK_ROWS = 100_000
 """Work over fewer rows is not worth another task."""
@@ -55,9 +57,14 @@ class Rows:
     def write(self, target: Target) -> Written:
         """What the tasks wrote together."""
         total = target.nothing()
-        for row in self.then(_writes(target)).as_frame(_WRITTEN).collect():
-            total = total.plus(msgspec.json.decode(row["w"], type=Written), target.measures)
+        for written in self.then(_writes(target)).values(Written):
+            total = total.plus(written, target.measures)
         return total
+
+    def values(self, kind: type[Value]) -> list[Value]:
+        """What the tasks tell (``told``), on the driver: as few as there are tasks or units."""
+        texts = self.as_frame(_VALUES).collect()
+        return [msgspec.json.decode(row["value"], type=kind) for row in texts]
 
 
 def units(
@@ -93,6 +100,11 @@ def part_rows(spark: SparkSession, parts: Iterable[Part], *, parallelism: int) -
     cut = slices(parts)
     packages = packed(cut, parallelism, weight=lambda part: part.rows) or [[]]
     return units(spark, packages, read, kind=PartSlice)
+
+
+def told(value: object) -> pa.RecordBatch:
+    """A value that a task tells the driver: see ``Rows.values``."""
+    return batch_of([(msgspec.json.encode(value).decode(),)], _VALUES_ARROW)
 
 
 def packed(found: Iterable[Unit], tasks: int, *, weight: Callable[[Unit], int]) -> list[list[Unit]]:
@@ -143,7 +155,6 @@ def _writes(target: Target) -> ArrowFunction:
     """The function that writes rows, and yields one row that says what it wrote."""
 
     def write(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        text = msgspec.json.encode(target.written(rows)).decode()
-        yield pa.RecordBatch.from_pydict({"w": pa.array([text], pa.string())})
+        yield told(target.written(rows))
 
     return write

@@ -64,20 +64,23 @@ def rows(path: Path) -> list[Any]:
     return sorted(DeltaTable(path).to_pyarrow_table().to_pylist(), key=repr)
 
 
-def files_read(path: Path, column: str, values: Iterable[Any]) -> float:
-    """How many files a lookup has to read, on average, by the statistics of the log."""
+def bounds(path: Path, column: str) -> list[tuple[Any, Any]]:
+    """The least and the greatest value of each file, as the log tells them."""
     stats = DeltaTable(path).get_add_actions(flatten=True)
     low, high = (pa.chunked_array(stats[f"{name}.{column}"]).to_pylist() for name in ("min", "max"))
-    asked = list(values)
-    found = [sum(a <= v <= b for a, b in zip(low, high, strict=True)) for v in asked]
+    return list(zip(low, high, strict=True))
+
+
+def files_read(path: Path, column: str, values: Iterable[Any]) -> float:
+    """How many files a lookup has to read, on average, by the statistics of the log."""
+    ranges, asked = bounds(path, column), list(values)
+    found = [sum(a <= v <= b for a, b in ranges) for v in asked]
     return sum(found) / len(asked)
 
 
 def overlaps(path: Path, column: str) -> float:
     """With how many others a file shares values, on average."""
-    stats = DeltaTable(path).get_add_actions(flatten=True)
-    low, high = (pa.chunked_array(stats[f"{name}.{column}"]).to_pylist() for name in ("min", "max"))
-    ranges = list(zip(low, high, strict=True))
+    ranges = bounds(path, column)
     shared = sum(a <= d and c <= b for a, b in ranges for c, d in ranges) - len(ranges)
     return shared / len(ranges)
 
