@@ -17,6 +17,7 @@ from maint_assets.assets.store import Dataset
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.commit.checkpoint import write_checkpoint
 from maint_assets.config import milliseconds
+from maint_assets.delta.timestamps import shown_length
 from maint_assets.errors import DeletionFailedError, LogGapError
 from maint_assets.log_cleanup.deletion import (
     DELETED_LOGS_SCHEMA,
@@ -128,7 +129,7 @@ def expired_logs_stage(run: StageRun) -> StageResult:
         cutoff_version=found.cutoff_version,
         versions_ending=ending,
         rejected=found.rejected,
-        notes=found.notes,
+        notes=[*_notes(asked, head), *found.notes],
         log_files=found.log_files,
         log_bytes=found.log_bytes,
         log_commits=found.log_commits,
@@ -202,9 +203,8 @@ def log_deletion_progress(run: StageRun) -> Share | None:
 def _asked_terms(head: TableHead, settings: LogCleanupSettings, *, planned_ms: int) -> Terms:
     """What the settings ask of the plan; RetentionError for a retention that is too short."""
     asked = None if settings.retention is None else milliseconds(settings.retention)
-    kept_ms = retention_ms(
-        head.properties, asked, allow_short=settings.allow_short_retention, table=head.table
-    )
+    is_allowed = settings.allow_short_retention or settings.mode == "spark"
+    kept_ms = retention_ms(head.properties, asked, allow_short=is_allowed, table=head.table)
     return terms(
         head,
         planned_ms=planned_ms,
@@ -215,6 +215,18 @@ def _asked_terms(head: TableHead, settings: LogCleanupSettings, *, planned_ms: i
         creates_anchor=settings.create_anchor_checkpoint,
         min_keep_version=settings.min_keep_version,
     )
+
+
+def _notes(asked: Terms, head: TableHead) -> list[str]:
+    """Why versions are kept longer than the table says, where they are."""
+    own_ms = head.properties.log_retention_ms
+    files_ms = head.properties.deleted_file_retention_ms
+    if asked.retention_ms != files_ms or own_ms >= files_ms:
+        return []
+    return [
+        f"versions are kept as long as removed files, {shown_length(files_ms)}: the table's log "
+        f"retention of {shown_length(own_ms)} is shorter"
+    ]
 
 
 def _planned(run: StageRun, asked: Terms) -> _Planned:

@@ -132,23 +132,25 @@ def retention_ms(
 ) -> int:
     """The time that versions are kept: as asked, else ``delta.logRetentionDuration``, in ms.
 
-    Raises RetentionError for a negative one, and unless allowed for one below the table's own or
-    below the time that its removed files are kept.
+    Without being asked never less than removed files are kept: their versions can still be read.
+    Raises RetentionError for a negative one, and unless allowed for one that is below the table's
+    own or below the time that its removed files are kept.
     """
     own_ms, files_ms = properties.log_retention_ms, properties.deleted_file_retention_ms
-    kept_ms = own_ms if asked_ms is None else asked_ms
-    if kept_ms < 0:
+    if asked_ms is None:
+        return own_ms if allow_short else max(own_ms, files_ms)
+    if asked_ms < 0:
         raise RetentionError(table, "a retention can't be less than 0 hours", "ask for 0 or more")
     for least_ms, what in ((own_ms, "log retention"), (files_ms, "deletedFileRetentionDuration")):
-        if kept_ms < least_ms and not allow_short:
+        if asked_ms < least_ms and not allow_short:
             raise RetentionError(
                 table,
-                f"log retention of {shown_length(kept_ms)} is below the table's {what} of "
+                f"log retention of {shown_length(asked_ms)} is below the table's {what} of "
                 f"{shown_length(least_ms)}",
                 "raise it, or allow a short retention (--allow-short-retention, "
                 "log_cleanup.allow_short_retention) if nobody reads older versions",
             )
-    return kept_ms
+    return asked_ms
 
 
 def ready_head(
