@@ -31,7 +31,7 @@ from maint_assets.storage.parts import PartSlice, slice_batches
 from maint_assets.storage.rows import slices, told, units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -79,15 +79,19 @@ def deleted_logs(
     """
 
     def deletes(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
-        task = _Task(plan, ledger)
-        for part in some:
-            for batch in slice_batches(part):
-                rows = pa.Table.from_batches([batch])
-                for first in range(0, rows.num_rows, BATCH_PATHS):
-                    task.execute(rows.slice(first, BATCH_PATHS))
-        yield told(task.cleaned())
+        yield told(cleaned((batch for part in some for batch in slice_batches(part)), plan, ledger))
 
     return units(spark, [slices(parts)], deletes, kind=PartSlice)
+
+
+def cleaned(rows: Iterable[pa.RecordBatch], plan: LogCleanupPlan, ledger: Location) -> Cleaned:
+    """What the deletion of planned rows did, in their order; each batch is recorded."""
+    task = _Task(plan, ledger)
+    for batch in rows:
+        planned = pa.Table.from_batches([batch])
+        for first in range(0, planned.num_rows, BATCH_PATHS):
+            task.execute(planned.slice(first, BATCH_PATHS))
+    return task.cleaned()
 
 
 def recorded(ledger_rows: DataFrame) -> dict[str, dict[str, int]]:

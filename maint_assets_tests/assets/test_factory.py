@@ -104,7 +104,7 @@ def test_the_checks_of_each_stage() -> None:
         ("rewritten_files", "all_rewritten", False),
         ("expired_logs", "checkpoints_sound", False),
         ("deleted_logs", "kept_versions_readable", True),
-        ("deleted_logs", "no_log_file_left", True),
+        ("deleted_logs", "nothing_failed", True),
     }
 
 
