@@ -75,6 +75,10 @@ class LogBuilder:
         """The time that many days before ``now_ms``."""
         return self.now_ms - int(days * DAY_MS)
 
+    def commit_ms(self, version: int) -> int:
+        """The mtime that a commit was given."""
+        return self._steps[version].at_ms
+
     def commits(self, ages_days: Iterable[float], *, checksums: bool = False) -> Self:
         """A commit of each age, in this order, with its checksum or without."""
         for age in ages_days:
@@ -138,10 +142,11 @@ class LogBuilder:
                 file.write_bytes(b"")
         return self._checkpointed(version, kept, at_ms)
 
-    def shared_checkpoint(self, version: int, base: int, *, at_ms: int | None = None) -> Self:
-        """A V2 JSON checkpoint of one new sidecar and all those of one of an older version."""
-        [older] = self.log.glob(f"{base:020}.checkpoint.*.json")
-        shared = [line for line in older.read_text().splitlines() if line.startswith('{"sidecar"')]
+    def shared_checkpoint(self, version: int, older: str, *, at_ms: int | None = None) -> Self:
+        """A V2 JSON checkpoint of one new sidecar and all those of an older one of that name."""
+        lines = (self.log / older).read_text().splitlines()
+        shared = [line for line in lines if line.startswith('{"sidecar"')]
+        base = int(older.partition(".")[0])
         state, known = self._steps[version].state, len(self._steps[base].state.files)
         newer = replace(state, files=state.files[known:])
         uuids = [self._uuid(), self._uuid()]
@@ -193,13 +198,11 @@ class LogBuilder:
 
     def _stamp(self, in_commit_ms: int, actions: Sequence[Action]) -> None:
         """In-commit timestamps from the commit on that switches them on, each above the last."""
-        set_now = [
-            action["metaData"]["configuration"] for action in actions if "metaData" in action
-        ]
-        configuration = (set_now or [self._configuration])[-1]
-        self._configuration = configuration
-        if configuration.items() >= IN_COMMIT_TIMESTAMPS.items():
-            self._in_commit_ms = max(in_commit_ms, (self._in_commit_ms or 0) + 1)
+        found = [action["metaData"]["configuration"] for action in actions if "metaData" in action]
+        self._configuration = [self._configuration, *found][-1]
+        enabled = self._configuration.items() >= IN_COMMIT_TIMESTAMPS.items()
+        following = max(in_commit_ms, (self._in_commit_ms or 0) + 1)
+        self._in_commit_ms = following if enabled else None
         self.table.info = _present(inCommitTimestamp=self._in_commit_ms)
 
     def _checkpointed(self, version: int, files: Iterable[Path], at_ms: int | None) -> Self:

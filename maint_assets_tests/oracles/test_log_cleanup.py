@@ -4,6 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -122,7 +123,7 @@ def kinds(names: Iterable[str], log: LogBuilder) -> Deleted:
     return found
 
 
-def ids(rows: Iterable[dict[str, object]]) -> list[object]:
+def ids(rows: Iterable[dict[str, Any]]) -> list[int]:
     return sorted(row["id"] for row in rows)
 
 
