@@ -111,6 +111,16 @@ class LogBuilder:
         changed = found | {"configuration": found["configuration"] | dict(configuration)}
         return self.commit({"metaData": changed}, at_ms=at_ms)
 
+    def enable_in_commit_timestamps(self, *, at_ms: int) -> Self:
+        """The commit from which on commits carry their time; they do so from the first with the
+        property alone.
+        """
+        since = {
+            "delta.inCommitTimestampEnablementVersion": str(self.version + 1),
+            "delta.inCommitTimestampEnablementTimestamp": str(at_ms),
+        }
+        return self.configure(IN_COMMIT_TIMESTAMPS | since, at_ms=at_ms)
+
     def checksum(self, version: int, *, at_ms: int | None = None) -> Self:
         """The checksum of a version."""
         text = json.dumps(self._steps[version].totals)
