@@ -24,6 +24,7 @@ Action = dict[str, Any]
 
 IN_COMMIT_TIMESTAMPS = {"delta.enableInCommitTimestamps": "true"}
 _NAMES = UUID(int=0)
+_ONCE = ('{"protocol"', '{"metaData"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,7 @@ class LogBuilder:
         return self.commit({"metaData": changed}, at_ms=at_ms)
 
     def enable_in_commit_timestamps(self, *, at_ms: int) -> Self:
-        """The commit from which on commits carry their time; they do so from the first with the
-        property alone.
-        """
+        """The first commit of a log that carries its time, where older ones do not."""
         since = {
             "delta.inCommitTimestampEnablementVersion": str(self.version + 1),
             "delta.inCommitTimestampEnablementTimestamp": str(at_ms),
@@ -168,9 +167,10 @@ class LogBuilder:
     def compaction(self, start: int, end: int, *, at_ms: int | None = None) -> Self:
         """The compaction of a range of commits."""
         lines = [line for step in self._steps[start : end + 1] for line in step.text.splitlines()]
-        actions = [line for line in lines if not line.startswith('{"commitInfo"')]
+        last = {line[:11] if line.startswith(_ONCE) else line: line for line in lines}
+        actions = [line + "\n" for line in last.values() if not line.startswith('{"commitInfo"')]
         name = f"{start:020}.{end:020}.compacted.json"
-        return self.write(name, "\n".join(actions) + "\n", self._at(end, at_ms))
+        return self.write(name, "".join(actions), self._at(end, at_ms))
 
     def staged(self, version: int, *, at_ms: int | None = None) -> Self:
         """A staged copy of a commit; above the newest version one that was never ratified."""
@@ -181,7 +181,10 @@ class LogBuilder:
     def hint(
         self, version: int | None = None, *, parts: int | None = None, at_ms: int | None = None
     ) -> Self:
-        """``_last_checkpoint``: the newest checkpoint or any version; no other step writes it."""
+        """``_last_checkpoint``: any version, or that of the newest checkpoint, whole or not.
+
+        No other step writes it.
+        """
         named = self._newest_checkpoint if version is None else version
         found = {"version": named, "size": -1} | _present(parts=parts)
         return self.write("_last_checkpoint", json.dumps(found), self._at(self.version, at_ms))

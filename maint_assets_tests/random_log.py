@@ -1,6 +1,6 @@
 """Logs at random: any mixture of files and ages around the retention that delta-spark still loads.
 
-The same seed gives the same log, but for the bytes of files that hold the table's path.
+The same seed and clock give the same log, to the byte.
 """
 
 from collections.abc import Iterator
