@@ -68,6 +68,8 @@ class TableBuilder:
         self.tombstones: dict[tuple[str, str | None], Action] = {}
         self.domains: dict[str, Action] = {}
         self.transactions: dict[str, Action] = {}
+        self.info: Action = {}
+        """Further fields of the commitInfo of each commit."""
         self._next_id = 0
         self._uuids = 0
 
@@ -188,6 +190,7 @@ class TableBuilder:
         """One commit of exactly these actions behind a commitInfo."""
         self.version = self.version + 1 if version is None else version
         info = {"timestamp": self.clock_ms, "operation": operation, "operationParameters": {}}
+        info |= self.info
         lines = [{"commitInfo": info}, *actions]
         self._apply(lines)
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
@@ -208,13 +211,17 @@ class TableBuilder:
         The V2 kinds keep file actions in ``parts`` sidecars and need the feature v2Checkpoint;
         ``v2-json`` without parts has them in itself.
         """
-        state = checkpoints.State(self.version, self._overview(), self._files())
+        state = self.state()
         uuids = [self.next_uuid() for _ in range(parts + 1)]
         for file in checkpoints.write(self.log, state, kind, parts=parts, uuids=uuids):
             self._touch(file)
         if hint:
             self.hint(parts=parts if kind == "classic" and parts > 1 else None)
         return self
+
+    def state(self) -> checkpoints.State:
+        """What a checkpoint of the newest version holds."""
+        return checkpoints.State(self.version, self._overview(), self._files())
 
     def hint(self, version: int | None = None, *, parts: int | None = None) -> Self:
         """The file ``_last_checkpoint``, pointing at the newest or another version."""
@@ -224,7 +231,11 @@ class TableBuilder:
 
     def checksum(self) -> Self:
         """The checksum file of the newest version."""
-        text = json.dumps({
+        return self.write_log(f"{self.version:020}.crc", json.dumps(self.totals()))
+
+    def totals(self) -> Action:
+        """What the checksum of the newest version holds."""
+        return {
             "tableSizeBytes": sum(add["size"] for add in self.live.values()),
             "numFiles": len(self.live),
             "numMetadata": 1,
@@ -233,8 +244,7 @@ class TableBuilder:
             "domainMetadata": list(self.domains.values()),
             "metadata": self.metadata,
             "protocol": self.protocol,
-        })
-        return self.write_log(f"{self.version:020}.crc", text)
+        }
 
     def stray(self, path: str, *, age_days: float = 0, content: bytes = b"stray") -> Self:
         """A file that no commit names."""
