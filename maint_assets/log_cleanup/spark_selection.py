@@ -18,7 +18,7 @@ from maint_assets.snapshot.log import LOG, STAGED
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from maint_assets.log_cleanup.log_directory import LogDirectory
     from maint_assets.log_cleanup.plan import Terms
@@ -43,8 +43,8 @@ def hinted_version(log: LogDirectory) -> int | None:
 def expired_by_files(log: LogDirectory, terms: Terms, *, hinted: int) -> tuple[set[str], bool]:
     """The paths that would go, and whether checkpoint protection keeps them all."""
     rows = log.of("commit", "checksum", *CHECKPOINT_KINDS).sort_by("path").to_pylist()
-    going = list(_released(rows, cutoff_ms=terms.cutoff_ms, newest=hinted - 1))
-    if _is_forbidden(log, going, before=terms.protection_before):
+    going, late = _released(rows, cutoff_ms=terms.cutoff_ms, newest=hinted - 1)
+    if not late and _is_forbidden(log, going, before=terms.protection_before):
         return set(), True
     paths = {row["path"] for row in going}
     commits = [row["version"] for row in going if row["kind"] == "commit"]
@@ -54,9 +54,15 @@ def expired_by_files(log: LogDirectory, terms: Terms, *, hinted: int) -> tuple[s
     return paths | staged, False
 
 
-def _released(rows: list[Row], *, cutoff_ms: int, newest: int) -> Iterator[Row]:
+def _released(rows: list[Row], *, cutoff_ms: int, newest: int) -> tuple[list[Row], bool]:
     """The files that Delta's iterator lets go: a run of files up to each checkpoint, as long as
-    the last file of the run has expired."""
+    the last file of the run has expired; and whether it passed over the first run.
+
+    Delta asks its iterator twice for a first file; each time it goes on to the next checkpoint,
+    and the check of the protection asks only once.
+    """
+    released: list[Row] = []
+    late = False
     buffer = [dict(row) for row in rows[:1]]
     parts: dict[tuple[int, int], list[Row]] = {}
     last = buffer[0] if buffer else {}
@@ -73,10 +79,14 @@ def _released(rows: list[Row], *, cutoff_ms: int, newest: int) -> Iterator[Row]:
         if run is None:
             continue
         end = buffer[-1]
-        if end["modified_ms"] > cutoff_ms or end["version"] > newest:
-            return
-        yield from buffer
+        if end["modified_ms"] <= cutoff_ms and end["version"] <= newest:
+            released += buffer
+        elif released or late:
+            break
+        else:
+            late = True
         buffer = run
+    return released, late
 
 
 def _run(row: Row, parts: dict[tuple[int, int], list[Row]]) -> list[Row] | None:
@@ -99,9 +109,11 @@ def _is_forbidden(log: LogDirectory, going: Iterable[Row], *, before: int) -> bo
     end = max(below, default=0)
     if end >= before - 1 or any(each.version == end + 1 for each in log.checkpoints):
         return False
-    if not below:
-        return True
-    for version in range(min(below), end + 2):
+    span = range(min(below, default=end + 2), end + 2)
+    # Without a single checksum Delta has nothing to judge, and goes on.
+    if not any(version in span for version in log.of("checksum")["version"].to_pylist()):
+        return False
+    for version in span:
         protocol = protocol_of_checksum(log.location, version)
         operation = Operation.CLEAN_LOG if version == end + 1 else Operation.READ
         if protocol is None or unsupported(protocol, operation):
@@ -124,8 +136,11 @@ def _staged(log: LogDirectory, *, newest: int) -> tuple[set[str], bool]:
 
 
 def _unreferenced(log: LogDirectory, *, going: set[str], cutoff_ms: int) -> set[str]:
-    kept = log.checkpoint_files("checkpoint", "v2_checkpoint")
-    named = referenced_sidecars(log.location, (each for each in kept if each.path not in going))
+    there = log.of("checkpoint", "v2_checkpoint")["path"].to_pylist()
+    if going.issuperset(there):
+        return set()
+    found = log.checkpoint_files("checkpoint", "v2_checkpoint")
+    named = referenced_sidecars(log.location, (each for each in found if each.path not in going))
     return {
         row["path"]
         for row in log.of("sidecar").to_pylist()
