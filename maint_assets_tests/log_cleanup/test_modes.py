@@ -1,0 +1,196 @@
+"""Ours beside delta-spark and delta-rs on the same log: where it is the same, and where not.
+
+Mode ``spark`` lets go of exactly what delta-spark does, on random logs; mode ``protocol`` keeps
+whatever PROTOCOL keeps. LOGS=1000 plays more random logs than CI does.
+"""
+
+import json
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from maint_assets.delta.names import commit_name
+from maint_assets.delta.timestamps import monotonic
+from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
+from maint_assets.log_cleanup.plan import DAY_MS, terms
+from maint_assets.snapshot.head import table_head
+from maint_assets.storage.location import Location
+from maint_assets_tests.log_builder import LogBuilder
+from maint_assets_tests.oracles import delta_rs, delta_spark
+from maint_assets_tests.oracles.log_cleanup import delta_rs_cleanup, spark_cleanup
+from maint_assets_tests.oracles.test_log_cleanup import (
+    MATRIX,
+    NOON_MS,
+    TEN,
+    Deleted,
+    kinds,
+    log_of_21_days,
+    now_ms,
+)
+from maint_assets_tests.random_log import random_log
+
+LOGS = int(os.environ.get("LOGS", "200"))
+KEPT = int(os.environ.get("LOGS", "60"))
+COMMIT = commit_name(0)
+
+BY_PROTOCOL: dict[str, Deleted] = {
+    "compactions and staged commits": {
+        "commit": TEN, "checksum": TEN, "checkpoint": [5], "compaction": [0, 6],
+        "staged": [1, 9, 10],
+    },
+    "a checkpoint of the first unexpired version": {"commit": TEN[:5], "checksum": TEN[:5]},
+    "parts": {"commit": TEN, "checksum": TEN, "checkpoint part": [5, 5, 5]},
+    "a part is missing": {"commit": TEN[:5], "checksum": TEN[:5]},
+    "zero bytes": {"commit": TEN[:5], "checksum": TEN[:5]},
+    "uuids": {"commit": TEN, "checksum": TEN, "v2 checkpoint": [5], "sidecar": [5]},
+}  # fmt: skip
+
+
+def _planned(log: LogBuilder, mode: str, *, at_ms: int) -> tuple[set[str], Findings]:
+    location = Location.of(str(log.path))
+    head = table_head(location)
+    asked = terms(
+        head,
+        planned_ms=at_ms,
+        retention_ms=head.properties.log_retention_ms,
+        granularity="day",
+        mode=mode,
+        force=False,
+        creates_anchor=False,
+        min_keep_version=None,
+    )
+    rows, found = expired_logs(location, asked)
+    return {path.removeprefix("_delta_log/") for path in rows["path"].to_pylist()}, found
+
+
+def _delete(log: LogBuilder, names: set[str]) -> None:
+    for name in names:
+        (log.log / name).unlink()
+
+
+@pytest.mark.parametrize("row", MATRIX)
+def test_what_goes_by_protocol_and_what_by_delta_spark(tmp_path: Path, row: str) -> None:
+    steps, by_spark, _ = MATRIX[row]
+    log = log_of_21_days(tmp_path, NOON_MS, steps)
+
+    assert kinds(_planned(log, "protocol", at_ms=NOON_MS)[0], log) == BY_PROTOCOL[row]
+    assert kinds(_planned(log, "spark", at_ms=NOON_MS)[0], log) == by_spark
+
+
+@pytest.mark.parametrize("row", ["a part is missing", "zero bytes"])
+def test_ours_keeps_ten_versions_that_delta_rs_loses(
+    spark: SparkSession, tmp_path: Path, row: str
+) -> None:
+    ours = log_of_21_days(tmp_path / "ours", now_ms(), MATRIX[row][0])
+    theirs = log_of_21_days(tmp_path / "theirs", now_ms(), MATRIX[row][0])
+
+    _delete(ours, _planned(ours, "protocol", at_ms=now_ms())[0])
+    delta_rs_cleanup(theirs.path)
+
+    for version in (10, 19):
+        assert len(delta_spark.rows(spark, ours.path, version)) == version
+        with pytest.raises((PySparkException, Py4JJavaError)):
+            delta_spark.rows(spark, theirs.path, version)
+    assert [len(delta_rs.rows(ours.path, v)) for v in range(5, 21)] == [*range(5, 21)]
+
+
+def test_ours_keeps_versions_since_the_cutoff_that_delta_spark_loses(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    steps = MATRIX["a checkpoint of the first unexpired version"][0]
+    ours = log_of_21_days(tmp_path / "ours", NOON_MS, steps)
+    theirs = log_of_21_days(tmp_path / "theirs", NOON_MS, steps)
+
+    names, found = _planned(ours, "protocol", at_ms=NOON_MS)
+    _delete(ours, names)
+    spark_cleanup(spark, theirs.path, now_ms=NOON_MS)
+
+    # Version 13 is what the table was from the cutoff until version 14 was committed.
+    assert found.cutoff_version == 13
+    assert len(delta_spark.rows(spark, ours.path, 13)) == 13
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        delta_spark.rows(spark, theirs.path, 13)
+    assert len(delta_spark.rows(spark, theirs.path, 14)) == 14
+
+
+@pytest.mark.oracle
+def test_random_logs_lose_the_same_by_mode_spark_and_by_delta_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    deleted = 0
+    for seed in range(LOGS):
+        log = random_log(Random(seed), tmp_path / str(seed), protection=seed % 4 == 0)
+        planned = _planned(log, "spark", at_ms=log.now_ms)[0]
+
+        gone = spark_cleanup(spark, log.path, now_ms=log.now_ms)
+
+        assert planned == gone, f"seed {seed}"
+        deleted += bool(gone)
+    assert deleted > LOGS // 4
+
+
+def test_random_logs_keep_each_version_that_protocol_keeps(tmp_path: Path) -> None:
+    deleted = 0
+    for seed in range(KEPT):
+        log = random_log(Random(seed), tmp_path / str(seed), protection=seed % 4 == 0)
+        before = _versions(log)
+        names, found = _planned(log, "protocol", at_ms=log.now_ms)
+        cutoff = _cutoff_version(log)
+
+        _delete(log, names)
+
+        after = _versions(log)
+        lost = before.keys() - after.keys()
+        assert not names or cutoff is not None, f"seed {seed}"
+        assert all(version < (cutoff or 0) for version in lost), f"seed {seed}"
+        assert all(before[version] == after[version] for version in after), f"seed {seed}"
+        assert found.stop_reason is not None or min(after) <= (found.anchor_version or 0)
+        again = _planned(log, "protocol", at_ms=log.now_ms)
+        assert (again[0], bool(again[1].stop_reason)) == (set(), True), f"seed {seed}"
+        deleted += bool(names)
+    assert deleted > KEPT // 8
+
+
+def _versions(log: LogBuilder) -> dict[int, list[str]]:
+    """The live files of every version that can be made of what is there, by delta-rs.
+
+    It takes a checkpoint of no bytes for a state without files: none of its versions count here
+    that need one.
+    """
+    found: dict[int, list[str]] = {}
+    for version in range(log.version + 1):
+        try:
+            table = DeltaTable(log.path, version=version)
+        except Exception:  # noqa: BLE001 - delta-rs has many
+            continue
+        files = table.file_uris()
+        if len(files) == version:
+            found[version] = sorted(files)
+    return found
+
+
+def _cutoff_version(log: LogBuilder) -> int | None:
+    """The newest commit at or before the cutoff, by another way than ours."""
+    head = table_head(Location.of(str(log.path)))
+    cutoff_ms = (log.now_ms - head.properties.log_retention_ms) // DAY_MS * DAY_MS
+    files = {f.name[:20]: f for f in log.log.glob("[0-9]*.json") if len(f.name) == len(COMMIT)}
+    times = monotonic([(int(v), f.stat().st_mtime_ns // 1_000_000) for v, f in files.items()])
+    told = head.properties
+    if told.in_commit_timestamps and cutoff_ms >= (
+        told.in_commit_timestamp_enablement_timestamp_ms or 0
+    ):
+        first = told.in_commit_timestamp_enablement_version or 0
+        infos = {int(v): json.loads(f.read_text().split("\n")[0]) for v, f in files.items()}
+        times = {
+            v: info["commitInfo"]["inCommitTimestamp"] for v, info in infos.items() if v >= first
+        }
+    elif told.in_commit_timestamps:
+        first = told.in_commit_timestamp_enablement_version or 0
+        times = {v: time_ms for v, time_ms in times.items() if v < first}
+    return max((v for v, time_ms in times.items() if time_ms <= cutoff_ms), default=None)
