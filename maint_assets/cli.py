@@ -30,7 +30,11 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask before acting.")
 _workspace = click.option(
     "--workspace", default="./.maint", show_default=True, help="Where plans and ledgers are kept."
 )
-_OPTIONS = {"--target-file-size": "--target-size", "--compaction": "--min-size"}
+_OPTIONS = {
+    "--target-file-size": "--target-size",
+    "--compaction": "--min-size",
+    "--log-cleanup": "--mode",
+}
 """Keys of the config whose option has another name."""
 
 _config_file = click.argument("config_file", default=config.DEFAULT_CONFIG)

@@ -169,7 +169,8 @@ class LogCleanupSettings(_Model):
 
     @model_validator(mode="after")
     def _mode_fits(self) -> LogCleanupSettings:
-        if self.mode == "spark" and (self.create_anchor_checkpoint or self.min_keep_version):
+        is_ours = self.create_anchor_checkpoint or self.min_keep_version is not None
+        if self.mode == "spark" and is_ours:
             raise ValueError("mode spark has no create_anchor_checkpoint and no min_keep_version")
         return self
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.dataset as ds
 
 from maint_assets.assets.log_stages import DeletedLogsSummary, ExpiredLogsSummary
+from maint_assets.assets.metadata import human_count
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.storage.columns import arrow_schema
 
@@ -37,8 +38,11 @@ class LogCleanupReport:
     def question(self) -> str:
         """What a person is asked before the plan is executed."""
         plan, ending = self.planned.plan, self.planned.versions_ending
-        ends = f" and end time travel to {ending:,} versions" if ending else ""
-        return f"Delete {plan.files:,} log files of {plan.table}{ends}?"
+        ends = f" and end time travel to {human_count(ending, 'version')}" if ending else ""
+        files = human_count(plan.files, "log file")
+        if plan.creates_anchor:
+            return f"Write checkpoint {plan.anchor_version} of {plan.table}, delete {files}{ends}?"
+        return f"Delete {files} of {plan.table}{ends}?"
 
     def json(self, *, paths: bool = False) -> dict[str, Any]:
         """The public JSON object of ``maint-assets clean-log``."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from maint_assets.assets.checks import Check
 from maint_assets.assets.metadata import human_bytes, human_count, human_time
+from maint_assets.delta.timestamps import shown_length
 from maint_assets.log_cleanup.plan import STOP_REASONS
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
     from maint_assets.assets.log_stages import DeletedLogsSummary, ExpiredLogsSummary
     from maint_assets.assets.run import StageRun
+    from maint_assets.log_cleanup.plan import LogCleanupPlan
 
 KINDS = {
     "commit": "commit",
@@ -28,10 +31,24 @@ KINDS = {
 }
 """Kinds as people read them."""
 
+_WAYS = {
+    "disabled": "force (log_cleanup.force, --force) cleans it all the same",
+    "no_checkpoint_before_cutoff": "create_anchor_checkpoint may write one",
+    "anchor_invalid": "create_anchor_checkpoint may write another",
+}
+"""What would make a cleanup possible, by the reason that stops it."""
+
+_LINE = 40
+"""Characters of a summary that are seen beside a preview, whose path is longer."""
+
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_FOLDS = textwrap.TextWrapper(_LINE, break_long_words=False, break_on_hyphens=False)
+
 
 def counted(by_kind: Mapping[str, int]) -> str:
-    """``1,200 commits, 3 checkpoints``."""
-    return ", ".join(human_count(count, KINDS[kind]) for kind, count in by_kind.items())
+    """``1,200 commits, 3 checkpoints``; no line ends after a number."""
+    counts = (human_count(count, KINDS[kind]) for kind, count in by_kind.items())
+    return ", ".join(count.replace(" ", _NO_BREAK) for count in counts)
 
 
 def expired_line(planned: ExpiredLogsSummary) -> str:
@@ -40,27 +57,52 @@ def expired_line(planned: ExpiredLogsSummary) -> str:
     log = (
         f"of {human_count(planned.log_files, 'file')}, {human_bytes(planned.log_bytes)} in the log"
     )
-    notes = "".join(f"  \n{note}" for note in (*planned.rejected, *planned.notes))
+    more = len(planned.rejected) - 1
+    others = (f"and {human_count(more, 'checkpoint')} more not sound",) if more > 0 else ()
+    notes = (*planned.rejected[:1], *others, *planned.notes)
     if plan.stop_reason is not None:
-        why = STOP_REASONS[plan.stop_reason]
-        return f"**Nothing may go** {log}: {why} ({human_time(plan.cutoff_ms)}){notes}"
-    return (
-        f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)}** {log} may go:  \n"
-        f"{counted(planned.by_kind)}  \n{kept_line(planned)}{notes}\n\n"
-        f"To approve, launch `deleted_logs` with `approved_plan`:  \n`{plan.digest}`"
-    )
+        return _folded(f"**Nothing may go** {log}:", stop_line(plan), since_line(planned), *notes)
+    files = f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)} may go** {log}:"
+    told = (files, counted(planned.by_kind), since_line(planned), ends_line(planned), *notes)
+    approve = _folded("To approve, launch `deleted_logs` with `approved_plan`:", f"`{plan.digest}`")
+    return f"{_folded(*told)}\n\n{approve}"
 
 
-def kept_line(planned: ExpiredLogsSummary) -> str:
-    """From which version on the log is kept, and what can be read no more."""
+def stop_line(plan: LogCleanupPlan) -> str:
+    """Why nothing may go, its name, and what would change that."""
+    reason = plan.stop_reason or ""
+    way = _WAYS.get(reason)
+    return f"{STOP_REASONS[reason]} ({reason})" + (f"; {way}" if way else "")
+
+
+def since_line(planned: ExpiredLogsSummary) -> str:
+    """For how long versions are kept, and which was the newest when that time began."""
+    plan, newest = planned.plan, planned.cutoff_version
+    then = "" if newest is None else f", when version {newest} was the newest"
+    kept = shown_length(plan.retention_ms)
+    return f"Versions are kept for {kept}: since {human_time(plan.cutoff_ms)}{then}"
+
+
+def ends_line(planned: ExpiredLogsSummary) -> str:
+    """What the log begins with afterwards, and which versions can be read no more."""
     plan = planned.plan
-    made = ", a checkpoint yet to be written" if plan.creates_anchor else ""
-    ending = planned.versions_ending
-    ends = f"; {human_count(ending, 'version')} before it end" if ending else ""
-    return (
-        f"kept from version {plan.anchor_version}{made}, for all since "
-        f"{human_time(plan.cutoff_ms)}{ends}"
-    )
+    if plan.mode == "spark":
+        return f"As delta-spark does it, {_ending(planned)}"
+    yet = ", which is written first" if plan.creates_anchor else ""
+    return f"The log then begins with checkpoint {plan.anchor_version}{yet}; {_ending(planned)}"
+
+
+def _ending(planned: ExpiredLogsSummary) -> str:
+    before, after = planned.plan.earliest_version_before, planned.plan.earliest_version_after
+    if before is None or after == before:
+        return "every version that can be read now stays readable"
+    if after is None:
+        return "no version can be read any more"
+    gone = f"version {before}" if after == before + 1 else f"versions {before} to {after - 1}"
+    newest = planned.cutoff_version
+    lost = newest is not None and after > newest
+    too = f", also {newest}, which was the newest then" if lost else ""
+    return f"{gone} can be read no more{too}"
 
 
 def deleted_line(done: DeletedLogsSummary) -> str:
@@ -73,13 +115,25 @@ def deleted_line(done: DeletedLogsSummary) -> str:
         if count
     )  # fmt: skip
     made = done.checkpoint_version
-    return (
+    return _folded(
         f"**{human_count(done.files, 'log file')}, {human_bytes(done.bytes)} deleted**{rest} in "
-        f"{done.seconds:.1f} s  \n{counted(done.by_kind) or 'nothing'}  \n"
-        f"{human_count(done.log_files, 'file')}, {human_bytes(done.log_bytes)} are left, versions "
-        f"from {done.earliest_version} on"
-        + ("" if made is None else f"; checkpoint {made} was written")
+        f"{done.seconds:.1f} s",
+        counted(done.by_kind),
+        "" if made is None else f"Checkpoint {made} was written first",
+        left_line(done),
     )
+
+
+def left_line(done: DeletedLogsSummary) -> str:
+    """What is left of the log, and from where on it can be read."""
+    left = f"{human_count(done.log_files, 'file')}, {human_bytes(done.log_bytes)}"
+    return f"{left}, are left; versions from {done.earliest_version} on can be read"
+
+
+def _folded(*sentences: str) -> str:
+    """Sentences in lines of Markdown that can be read beside a wide preview."""
+    lines = (line for each in sentences for line in _FOLDS.wrap(each))
+    return "  \n".join(lines)
 
 
 def _anchor_sound(_: StageRun, planned: ExpiredLogsSummary) -> tuple[bool, dict[str, Any]]:

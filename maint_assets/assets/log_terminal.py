@@ -8,9 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from maint_assets.assets.log_report import planned_log_files
-from maint_assets.assets.log_shown import KINDS, kept_line
-from maint_assets.assets.metadata import human_bytes, human_count, human_time
-from maint_assets.log_cleanup.plan import STOP_REASONS
+from maint_assets.assets.log_shown import KINDS, ends_line, left_line, since_line, stop_line
+from maint_assets.assets.metadata import human_bytes, human_count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,25 +27,21 @@ def show_expired(console: Console, report: LogCleanupReport, *, paths: bool = Fa
         f"{human_count(planned.log_commits, 'commit')} and "
         f"{human_count(planned.log_checkpoints, 'checkpoint')}"
     )
+    console.print(f"{since_line(planned)}.")
     for wrong in planned.rejected:
         console.print(f"[yellow]not sound[/]: {escape(wrong)}", soft_wrap=True)
     for note in planned.notes:
         console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
     if plan.stop_reason is not None:
-        why = STOP_REASONS[plan.stop_reason]
-        console.print(
-            f"[green]Nothing may go[/]: {why} ({plan.stop_reason}); the cutoff is "
-            f"{human_time(plan.cutoff_ms)}.",
-            soft_wrap=True,
-        )
+        console.print(f"[green]Nothing may go[/]: {stop_line(plan)}.")
         return
     kinds = Table("kind", "count", "bytes", box=None, pad_edge=False, header_style="dim")
     for kind, count in planned.by_kind.items():
         kinds.add_row(KINDS[kind], f"{count:,}", human_bytes(planned.bytes_by_kind[kind]))
     console.print(kinds)
     console.print(
-        f"[bold]{human_count(plan.files, 'file')}[/] of {human_bytes(plan.bytes)} may go; "
-        f"{kept_line(planned)}."
+        f"[bold]{human_count(plan.files, 'file')}[/], {human_bytes(plan.bytes)}, may go. "
+        f"{ends_line(planned)}."
     )
     if paths:
         for path in planned_log_files(report.expired):
@@ -74,6 +69,6 @@ def show_deleted(console: Console, report: LogCleanupReport) -> None:
     )
     console.print(
         f"[green]Deleted[/] {human_count(done.files, 'log file')} ({human_bytes(done.bytes)}) in "
-        f"{done.seconds:.1f} s{rest}; versions from {done.earliest_version} on are readable."
+        f"{done.seconds:.1f} s{rest}. {left_line(done)}."
     )
     console.print(f"[dim]ledger: {escape(done.ledger)}[/]")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import msgspec
+
+from maint_assets.delta.timestamps import shown_length
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,8 +84,8 @@ def metadata(
 
 def _moment(name: str, value: int) -> str:
     """A length or a point of time: as a number in ms it would be noise among the plots."""
-    if name == "retention_ms":
-        return str(timedelta(milliseconds=value)).removesuffix(", 0:00:00")
+    if name.endswith("retention_ms"):
+        return shown_length(value)
     return human_time(value)
 
 

@@ -222,12 +222,14 @@ LOG_CLEANUP_STAGES: Mapping[str, Stage] = {
             "The plan: files of the log that no kept version needs, and what it is kept from.",
             EXPIRED_SCHEMA, expired_line, expired_logs_stage, (CHECKPOINTS_SOUND,),
             branch="log_cleanup",
+            previewed=("kind", "version", "size", "reason", "path"),
         ),
         Stage(
             "deleted_logs", ("expired_logs",),
             "The execution of the plan: the outcome of each file of the log.",
             DELETED_LOGS_SCHEMA, deleted_line, None, (LOG_READABLE, LOGS_GONE),
             log_deletion_progress, deleted_logs_stage, branch="log_cleanup",
+            previewed=("kind", "version", "size", "outcome", "path", "error"),
         ),
     )
 }  # fmt: skip

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_UNITS = (
+    ("day", 86_400_000),
+    ("hour", 3_600_000),
+    ("minute", 60_000),
+    ("second", 1000),
+    ("millisecond", 1),
+)
 
 
 def monotonic(times: Sequence[tuple[int, int]]) -> dict[int, int]:
@@ -23,5 +30,11 @@ def monotonic(times: Sequence[tuple[int, int]]) -> dict[int, int]:
 
 
 def shown_length(length_ms: int) -> str:
-    """A length of time as people read it: ``7 days, 0:00:00``."""
-    return str(timedelta(milliseconds=length_ms))
+    """A length of time as people read it: ``7 days``, ``1 day 12 hours``; two units at most."""
+    told: list[str] = []
+    rest = length_ms
+    for unit, unit_ms in _UNITS:
+        count, rest = divmod(rest, unit_ms)
+        if count:
+            told.append(f"{count:,} {unit}" + ("s" if count > 1 else ""))
+    return " ".join(told[:2]) or "0 hours"

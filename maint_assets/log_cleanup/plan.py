@@ -26,8 +26,10 @@ DAY_MS = 86_400_000
 STOP_REASONS = {
     "disabled": "the table's property delta.enableExpiredLogCleanup is false",
     "no_expired_commit": "no commit is older than the cutoff",
-    "no_checkpoint_before_cutoff": "no checkpoint is as old as the cutoff: all commits are needed",
-    "anchor_invalid": "no checkpoint before the cutoff is sound: all commits are needed",
+    "no_checkpoint_before_cutoff": "no checkpoint is as old as the versions that are kept: "
+    "all commits are needed",
+    "anchor_invalid": "no checkpoint as old as the versions that are kept is sound: all commits "
+    "are needed",
     "gap": "a commit after the checkpoint that the log would begin with is missing",
     "checkpoint_protection": "the table protects its checkpoints, and a version that would go has "
     "a protocol that is not known",

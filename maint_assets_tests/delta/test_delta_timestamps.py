@@ -1,9 +1,10 @@
 """Commit times: strictly ascending, never earlier than the file's."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maint_assets.delta.timestamps import monotonic
+from maint_assets.delta.timestamps import monotonic, shown_length
 
 
 def test_monotonic_moves_late_commits_behind_the_one_before() -> None:
@@ -19,3 +20,17 @@ def test_monotonic_ascends_and_never_lowers(times: dict[int, int]) -> None:
     adjusted = [found[version] for version in sorted(times)]
     assert sorted({*adjusted}) == adjusted
     assert all(found[version] >= time_ms for version, time_ms in times.items())
+
+
+@pytest.mark.parametrize(
+    ("length_ms", "shown"),
+    [
+        (604_800_000, "7 days"),
+        (131_400_000, "1 day 12 hours"),
+        (86_400_001, "1 day 1 millisecond"),
+        (5_400_000, "1 hour 30 minutes"),
+        (0, "0 hours"),
+    ],
+)
+def test_a_length_is_shown_in_two_units_at_most(length_ms: int, shown: str) -> None:
+    assert shown_length(length_ms) == shown

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
 from maint_assets.assets.launch import Launcher
@@ -17,23 +15,22 @@ from maint_assets.assets.report import execute_vacuum, plan_vacuum
 from maint_assets.config import load
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.compaction.test_ordering import points
-from maint_assets_tests.ui.webserver import ROOT, ended, runs, serving
+from maint_assets_tests.ui.browser import (
+    INSTANCE,
+    Shown,
+    executed,
+    materialized,
+    opened,
+    planned_digest,
+    shoot,
+)
+from maint_assets_tests.ui.webserver import ROOT, serving
 
 pytestmark = [pytest.mark.ui, pytest.mark.slow]
 
 STAGES = (
     "snapshot", "valid_files", "listing", "diff", "deletion", "compaction_bins", "rewritten_files",
 )  # fmt: skip
-ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-SHOTS = Path(os.environ.get("MAINT_ASSETS_SHOTS", ROOT / "artifacts"))
 CONFIG = """
 workspace: out
 tables:
@@ -42,27 +39,6 @@ tables:
     uri: lake/points
     compaction: {zorder_by: [x, y], target_file_size: 20KB}
 """
-INSTANCE = """
-telemetry: {enabled: false}
-nux: {enabled: false}
-run_coordinator: {module: dagster.core.run_coordinator, class: DefaultRunCoordinator}
-"""
-"""Runs begin at once: there is no daemon that would take them from a queue."""
-
-APPROVAL = (
-    "ops: {{maintenance__orders__rewritten_files: "
-    "{{config: {{approved_plan: {plan}, approved_by: grace@example.org}}}}}}"
-)
-
-WAIT_MS = 60_000
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A webserver over a home in which a chain was planned twice and then executed."""
-
-    address: str
-    digest: str
 
 
 def maintained(home: Path) -> str:
@@ -107,59 +83,24 @@ def shown(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         yield Shown(address, digest)
 
 
-@pytest.fixture(scope="module")
-def page(chromium: str, shown: Shown) -> Iterator[Page]:  # after the chain: two event loops
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=ARGS)
-        page = browser.new_page(viewport={"width": 1400, "height": 900})
-        page.set_default_timeout(WAIT_MS)
-        yield page
-        browser.close()
-
-
-def shoot(page: Page, name: str, *, height: int = 900) -> None:
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    page.set_viewport_size({"width": 1400, "height": height})
-    page.wait_for_timeout(1_500)
-    page.screenshot(path=SHOTS / f"{name}.png")
-
-
-def opened(
-    page: Page, shown: Shown, stage: str, view: str = "overview", *, table: str = "orders"
-) -> None:
-    page.goto(f"{shown.address}/assets/maintenance/{table}/{stage}?view={view}")
-    page.get_by_role("button", name="Materialize").first.wait_for()
-
-
 @pytest.mark.long
 def test_a_compaction_is_planned_approved_and_executed(page: Page, shown: Shown) -> None:
     """First of all, so that the lineage shows both branches done."""
-    before = len(runs(shown.address))
+    assert materialized(page, shown, "compaction_bins") == "SUCCESS"
     opened(page, shown, "compaction_bins")
-    page.get_by_role("button", name="Materialize").first.click()
-    assert ended(shown.address, after=before) == "SUCCESS"
-    opened(page, shown, "compaction_bins")
-    page.get_by_text("To approve").first.wait_for()
+    plan = planned_digest(page)
     assert page.get_by_text("23 files, 12.9 MB in 5 bins").count() > 0
     assert is_drawn(page, "files by size")
-    plan = page.get_by_text("To approve").first.locator("code").last.inner_text()
     shoot(page, "compaction_bins", height=1_700)
 
-    opened(page, shown, "rewritten_files")
-    page.get_by_role("button", name="Materialize").first.click()
-    page.locator(".CodeMirror").first.click()
-    page.keyboard.press("Control+A")
-    page.keyboard.insert_text(APPROVAL.format(plan=plan))
-    page.get_by_text("No errors", exact=True).wait_for()
-    page.get_by_role("button", name="Materialize").last.click()
-    assert ended(shown.address, after=before + 1) == "SUCCESS"
+    assert executed(page, shown, "rewritten_files", plan=plan) == "SUCCESS"
     opened(page, shown, "rewritten_files")
     page.get_by_text("became 5 files").first.wait_for()
     page.get_by_text("grace@example.org").first.wait_for()
     assert is_drawn(page, "files by size")
     shoot(page, "rewritten_files", height=1_700)
 
-    opened(page, shown, "rewritten_files", "checks")
+    opened(page, shown, "rewritten_files", view="checks")
     page.get_by_text("same_rows").first.click()
     page.get_by_text("bins_with_rows_compared").first.wait_for()
     assert page.get_by_text("Succeeded", exact=True).count() == 2
