@@ -46,6 +46,13 @@ _STAGED = re.compile(r"(?P<version>[0-9]+)\.[^./]+\.json")
 _TEMPORARY = re.compile(rf"\.[^/]+\.{_UUID}\.tmp|_commit_{_UUID}\.json\.tmp")
 _HADOOP_CHECKSUM = re.compile(r"\.(?P<name>[^/]+)\.crc")
 
+_PLAIN = {
+    "json": LogFileKind.COMMIT,
+    "crc": LogFileKind.CHECKSUM,
+    "checkpoint.parquet": LogFileKind.CHECKPOINT,
+}
+"""What most names are, for a look that costs little: they are in the grammar too."""
+
 _FORMAT_RANKS = {
     LogFileKind.CHECKPOINT: 0,
     LogFileKind.CHECKPOINT_PART: 1,
@@ -70,6 +77,11 @@ class LogFile:
     @classmethod
     def parse(cls, name: str) -> Self | None:
         """The log file of that bare name, or None for a name the protocol does not define."""
+        digits, _, rest = name.partition(".")
+        plain = _PLAIN.get(rest)
+        if plain is not None and digits.isascii() and digits.isdigit():
+            version = int(digits)
+            return cls(version, plain, name) if version <= _MAX_VERSION else None
         for kind, pattern in _GRAMMAR:
             if match := pattern.fullmatch(name):
                 numbers = {key: int(digits) for key, digits in match.groupdict().items()}

@@ -119,7 +119,8 @@ class _Task:
         self.location, self.plan, self.ledger = Location(plan.table, plan.table), plan, ledger
         self.done: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self.bytes = 0
-        self.anchor = _anchor_files(log_directory(self.location), plan)
+        kept = log_directory(self.location, since=plan.anchor_version)
+        self.anchor = _anchor_files(kept, plan)
         self._referenced: set[str] | None = None
 
     def execute(self, rows: pa.Table) -> None:

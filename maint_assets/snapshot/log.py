@@ -68,9 +68,13 @@ class LogSegment:
         return sum(entry.size for entry in (*parts, *self.commits, *self.history))
 
 
-def log_files(location: Location) -> list[LogEntry]:
-    """The named files of the log in listing order; empty checkpoint files are no files."""
-    found = ((LogFile.parse(entry.name), entry) for entry in read.files(location, LOG))
+def log_files(location: Location, *, since: int | None = None) -> list[LogEntry]:
+    """The named files of the log in listing order; empty checkpoint files are no files.
+
+    Of all versions, or as Delta lists a log from a version on: by name.
+    """
+    first = None if since is None else f"{since:020d}."
+    found = ((LogFile.parse(entry.name), entry) for entry in read.files(location, LOG, first=first))
     return [
         LogEntry(file, entry.size, entry.modified_ms)
         for file, entry in found

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from maint_assets.delta.features import feature_names
 from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
 from maint_assets.log_cleanup.plan import DAY_MS, Terms, terms
 from maint_assets.snapshot.head import table_head
@@ -70,7 +71,10 @@ def terms_of(path: Path, *, days: float, now_ms: int = NOW_MS, **asked: Any) -> 
         **asked,
     }
     head = table_head(Location.of(str(path)))
-    return terms(head, planned_ms=now_ms, retention_ms=int(days * DAY_MS), **settings)
+    features = feature_names(head.protocol)
+    return terms(
+        head.properties, features, planned_ms=now_ms, retention_ms=int(days * DAY_MS), **settings
+    )
 
 
 def rewrite(file: Path, text: str) -> None:

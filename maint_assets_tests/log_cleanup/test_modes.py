@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from maint_assets.delta.features import feature_names
 from maint_assets.delta.names import commit_name
 from maint_assets.delta.timestamps import monotonic
 from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
@@ -56,7 +57,8 @@ def _planned(log: LogBuilder, mode: str, *, at_ms: int) -> tuple[set[str], Findi
     location = Location.of(str(log.path))
     head = table_head(location)
     asked = terms(
-        head,
+        head.properties,
+        feature_names(head.protocol),
         planned_ms=at_ms,
         retention_ms=head.properties.log_retention_ms,
         granularity="day",
