@@ -27,6 +27,8 @@ def put_file_if_absent(
         shutil.copyfile(source, copy)
         _synced(copy)
         check(copy)
+        if not target.exists():
+            _forget_sum(target)
         try:
             os.link(copy, target)
         except FileExistsError:
@@ -40,6 +42,7 @@ def replace(location: Location, path: str, body: bytes) -> None:
     with _beside(target) as copy:
         copy.write_bytes(body)
         _synced(copy)
+        _forget_sum(target)
         copy.replace(target)
 
 
@@ -52,6 +55,14 @@ def _beside(target: Path) -> Generator[Path, None, None]:
         yield copy
     finally:
         copy.unlink(missing_ok=True)
+
+
+def _forget_sum(target: Path) -> None:
+    """Removes what Hadoop's local file system keeps beside a file: the sum of other contents.
+
+    Delta would take the new file for a broken one.
+    """
+    target.with_name(f".{target.name}.crc").unlink(missing_ok=True)
 
 
 def _synced(path: Path) -> None:
