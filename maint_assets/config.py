@@ -151,6 +151,29 @@ class CompactionSettings(_Model):
         return self
 
 
+class LogCleanupSettings(_Model):
+    """How a table's log is cleaned; ``retention`` None means the table's own.
+
+    ``force`` cleans although ``delta.enableExpiredLogCleanup`` is false.
+    """
+
+    retention: Duration | None = None
+    allow_short_retention: bool = False
+    mode: Literal["protocol", "spark"] = "protocol"
+    granularity: Literal["day", "hour", "minute"] = "day"
+    create_anchor_checkpoint: bool = False
+    min_keep_version: int | None = Field(default=None, ge=0)
+    force: bool = False
+    approval: Literal["manual", "auto"] = "manual"
+    plan_max_age: Duration = timedelta(hours=24)
+
+    @model_validator(mode="after")
+    def _mode_fits(self) -> LogCleanupSettings:
+        if self.mode == "spark" and (self.create_anchor_checkpoint or self.min_keep_version):
+            raise ValueError("mode spark has no create_anchor_checkpoint and no min_keep_version")
+        return self
+
+
 class TableSettings(_Model):
     """One table: its name in keys and the UI, where it lies, and what is done to it."""
 
@@ -159,6 +182,7 @@ class TableSettings(_Model):
     depends_on: tuple[str, ...] = ()
     vacuum: VacuumSettings = VacuumSettings()
     compaction: CompactionSettings = CompactionSettings()
+    log_cleanup: LogCleanupSettings = LogCleanupSettings()
     schedule: str | None = None
     owners: tuple[str, ...] = ()
 
@@ -173,6 +197,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "tables": TableSettings,
     "vacuum": VacuumSettings,
     "compaction": CompactionSettings,
+    "log_cleanup": LogCleanupSettings,
 }
 
 

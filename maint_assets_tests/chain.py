@@ -15,9 +15,20 @@ from maint_assets.assets.compaction_report import (
     plan_compaction,
 )
 from maint_assets.assets.launch import Launched, Launcher
+from maint_assets.assets.log_report import (
+    LogCleanupReport,
+    execute_log_cleanup,
+    plan_log_cleanup,
+)
 from maint_assets.assets.report import VacuumReport, execute_vacuum, plan_vacuum, planned_paths
 from maint_assets.assets.store import StageStore
-from maint_assets.config import CompactionSettings, Maintenance, TableSettings, VacuumSettings
+from maint_assets.config import (
+    CompactionSettings,
+    LogCleanupSettings,
+    Maintenance,
+    TableSettings,
+    VacuumSettings,
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,12 @@ class Chain:
         )
 
     @classmethod
+    def cleaning(cls, path: Path, workspace: Path, **log_cleanup: Any) -> Chain:
+        """The same; keywords are settings of the log cleanup."""
+        settings = LogCleanupSettings(**log_cleanup)
+        return cls._of(workspace, TableSettings(name="t", uri=str(path), log_cleanup=settings))
+
+    @classmethod
     def _of(cls, workspace: Path, table: TableSettings) -> Chain:
         settings = Maintenance(workspace=str(workspace), tables=(table,))
         return cls(Launcher(settings, dg.DagsterInstance.ephemeral()), table)
@@ -51,6 +68,15 @@ class Chain:
         """A compaction planned and executed with a person's approval."""
         report = plan_compaction(self.launcher, self.table)
         return execute_compaction(self.launcher, self.table, report, by="a test")
+
+    def plan_cleanup(self) -> LogCleanupReport:
+        """A plan of a log cleanup; raises what ended it."""
+        return plan_log_cleanup(self.launcher, self.table)
+
+    def clean(self, report: LogCleanupReport | None = None) -> LogCleanupReport:
+        """A log cleanup, planned if no plan is given, executed with a person's approval."""
+        found = report or self.plan_cleanup()
+        return execute_log_cleanup(self.launcher, self.table, found, by="a test")
 
     def plan(self) -> VacuumReport:
         """A plan; raises what ended it."""
@@ -68,7 +94,7 @@ class Chain:
         """The execution of a plan by its digest, its error not raised."""
         return self.launcher.execute(self.table, digest, "a test")
 
-    def ledger(self, report: VacuumReport) -> dict[str, tuple[str, str | None]]:
+    def ledger(self, report: VacuumReport | LogCleanupReport) -> dict[str, tuple[str, str | None]]:
         """Outcome and error by path."""
         assert report.done is not None
         rows = ds.dataset(report.done.ledger, format="parquet").to_table().to_pylist()

@@ -14,19 +14,16 @@ from maint_assets.assets.store import Dataset, Progress
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.config import milliseconds
 from maint_assets.errors import DeletionFailedError, MaintError, StorageError
+from maint_assets.storage.ledger import BATCH_PATHS, ledger_files, ledger_parts, refuse_unrecorded
 from maint_assets.vacuum import records
 from maint_assets.vacuum.deletion import (
-    BATCH_PATHS,
     DELETION_SCHEMA,
     OUTCOMES,
     SMALL_PLAN,
     deletion,
     directory_deletion,
-    ledger_files,
-    ledger_parts,
     ready_head,
     recorded,
-    refuse_unrecorded,
 )
 from maint_assets.vacuum.plan import Deleted, Limits, refuse_beyond
 from maint_assets.vacuum.summaries import DiffSummary
@@ -121,7 +118,7 @@ def deletion_progress(run: StageRun) -> Share | None:
 
 def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
     """The deletion between START and END; END says FAILED whatever ends it early."""
-    refuse_unrecorded(plan, run.output.rows_location)
+    refuse_unrecorded(run.output.rows_location, plan.paths)
     if plan.files + plan.directories == 0:
         return Deleted(0, 0, 0, 0, 0, 0)
     if not run.table.vacuum.log_commits:

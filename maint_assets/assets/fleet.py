@@ -11,6 +11,11 @@ from maint_assets.assets.compaction_report import (
     execute_compaction,
     plan_compaction,
 )
+from maint_assets.assets.log_report import (
+    LogCleanupReport,
+    execute_log_cleanup,
+    plan_log_cleanup,
+)
 from maint_assets.assets.report import VacuumReport, execute_vacuum, plan_vacuum
 from maint_assets.assets.stages import CHAINS
 from maint_assets.errors import MaintError
@@ -22,11 +27,12 @@ if TYPE_CHECKING:
     from maint_assets.assets.stages import Branch
     from maint_assets.config import TableSettings
 
-Report = VacuumReport | CompactionReport
+Report = VacuumReport | CompactionReport | LogCleanupReport
 
 _DOORS: dict[Branch, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "vacuum": (plan_vacuum, execute_vacuum),
     "compaction": (plan_compaction, execute_compaction),
+    "log_cleanup": (plan_log_cleanup, execute_log_cleanup),
 }
 
 
@@ -48,6 +54,12 @@ class TableReport:
         """What the compaction did, where it was asked for and planned."""
         found = self.branches.get("compaction")
         return found if isinstance(found, CompactionReport) else None
+
+    @property
+    def log_cleanup(self) -> LogCleanupReport | None:
+        """What the log cleanup did, where it was asked for and planned."""
+        found = self.branches.get("log_cleanup")
+        return found if isinstance(found, LogCleanupReport) else None
 
     def json(self, *, paths: bool) -> dict[str, Any]:
         """The public JSON object of one table in ``maint-assets run``."""

@@ -18,6 +18,18 @@ from maint_assets.assets.compaction_shown import (
 )
 from maint_assets.assets.compaction_stages import compaction_bins_stage, rewritten_files_stage
 from maint_assets.assets.deletion_stage import deletion_progress, deletion_stage
+from maint_assets.assets.log_shown import (
+    CHECKPOINTS_SOUND,
+    LOG_READABLE,
+    LOGS_GONE,
+    deleted_line,
+    expired_line,
+)
+from maint_assets.assets.log_stages import (
+    deleted_logs_stage,
+    expired_logs_stage,
+    log_deletion_progress,
+)
 from maint_assets.assets.metadata import human_bytes, human_count, human_time
 from maint_assets.assets.progress import tasks_of
 from maint_assets.assets.vacuum_stages import (
@@ -29,6 +41,8 @@ from maint_assets.assets.vacuum_stages import (
 )
 from maint_assets.compaction.bins import COMPACTION_SCHEMA
 from maint_assets.compaction.rewrite import REWRITTEN_SCHEMA
+from maint_assets.log_cleanup.deletion import DELETED_LOGS_SCHEMA
+from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
 from maint_assets.vacuum.deletion import DELETION_SCHEMA
 from maint_assets.vacuum.diff import DIFF_SCHEMA
@@ -47,7 +61,7 @@ if TYPE_CHECKING:
     from maint_assets.vacuum.summaries import DiffSummary, ListingSummary, ValidFilesSummary
 
 
-Branch = Literal["vacuum", "compaction"]
+Branch = Literal["vacuum", "compaction", "log_cleanup"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +90,11 @@ class Stage:
 
     def approval(self, table: TableSettings) -> str:
         """Whether a table's plans of this branch need a person: ``manual`` or ``auto``."""
-        return table.compaction.approval if self.branch == "compaction" else table.vacuum.approval
+        return {
+            "vacuum": table.vacuum.approval,
+            "compaction": table.compaction.approval,
+            "log_cleanup": table.log_cleanup.approval,
+        }[self.branch]
 
 
 def _snapshot_line(seen: SnapshotSummary) -> str:
@@ -195,10 +213,31 @@ COMPACTION_STAGES: Mapping[str, Stage] = {
 }  # fmt: skip
 """The compaction chain in its order."""
 
+LOG_CLEANUP_STAGES: Mapping[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        _SNAPSHOT,
+        Stage(
+            "expired_logs", ("snapshot",),
+            "The plan: files of the log that no kept version needs, and what it is kept from.",
+            EXPIRED_SCHEMA, expired_line, expired_logs_stage, (CHECKPOINTS_SOUND,),
+            branch="log_cleanup",
+        ),
+        Stage(
+            "deleted_logs", ("expired_logs",),
+            "The execution of the plan: the outcome of each file of the log.",
+            DELETED_LOGS_SCHEMA, deleted_line, None, (LOG_READABLE, LOGS_GONE),
+            log_deletion_progress, deleted_logs_stage, branch="log_cleanup",
+        ),
+    )
+}  # fmt: skip
+"""The log cleanup chain in its order."""
+
 CHAINS: Mapping[Branch, Mapping[str, Stage]] = {
     "vacuum": VACUUM_STAGES,
     "compaction": COMPACTION_STAGES,
+    "log_cleanup": LOG_CLEANUP_STAGES,
 }
 
-STAGES: Mapping[str, Stage] = {**VACUUM_STAGES, **COMPACTION_STAGES}
+STAGES: Mapping[str, Stage] = {**VACUUM_STAGES, **COMPACTION_STAGES, **LOG_CLEANUP_STAGES}
 """Every stage of a table once."""

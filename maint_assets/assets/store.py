@@ -96,6 +96,10 @@ class StageDataset:
         total = target.nothing()
         for some in rows:
             total = total.plus(some.write(target), measures)
+        return self.written_rows(total, schema)
+
+    def written_rows(self, total: Written, schema: T.StructType) -> Dataset:
+        """The dataset of rows that are written already; writes which parts hold them."""
         made = Dataset(total.rows, _digest(schema.names, total), total.measured)
         self.write_manifest(made, total.parts, total.largest)
         return made

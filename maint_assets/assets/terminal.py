@@ -116,7 +116,7 @@ def show_fleet(console: Console, reports: Mapping[str, TableReport], *, paths: b
     """Prints one line a table and branch, and each table's planned paths if asked."""
     shown = Table("table", "branch", "planned", "bytes", "done", "left", header_style="dim")
     for name, report in reports.items():
-        for row in (_vacuum_row(report), _compaction_row(report)):
+        for row in (_vacuum_row(report), _compaction_row(report), _log_row(report)):
             if row is not None:
                 shown.add_row(name, *row)
     console.print(shown)
@@ -145,6 +145,14 @@ def _compaction_row(report: TableReport) -> tuple[str, ...] | None:
         left = done.dropped + done.refused + done.failed
         outcome = f"{done.files_removed:,} became {done.files_added:,}", human_count(left, "bin")
     return "compaction", human_count(plan.files, "file"), human_bytes(plan.bytes), *outcome
+
+
+def _log_row(report: TableReport) -> tuple[str, ...] | None:
+    if report.log_cleanup is None:
+        return None
+    plan, done = report.log_cleanup.planned.plan, report.log_cleanup.done
+    outcome = (f"{done.files:,} deleted", f"{done.failed + done.skipped:,}") if done else ("-", "-")
+    return "log_cleanup", human_count(plan.files, "file"), human_bytes(plan.bytes), *outcome
 
 
 @contextlib.contextmanager

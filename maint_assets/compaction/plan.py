@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from maint_assets.delta.features import Operation, refuse_unsupported
@@ -12,6 +11,7 @@ from maint_assets.delta.names import commit_name
 from maint_assets.errors import StalePlanError
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
+from maint_assets.snapshot.newer import refuse_old, refuse_other_table
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
 
@@ -80,18 +80,10 @@ def ready_head(plan: CompactionPlan, *, max_age_ms: int, now_ms: int) -> TableHe
     Raises StalePlanError, UnsupportedFeatureError, LogGapError or CorruptLogError. What commits
     newer than the plan mean for its files is seen at each commit.
     """
-    age_ms = now_ms - plan.planned_ms
-    if age_ms > max_age_ms:
-        age, limit = timedelta(milliseconds=age_ms), timedelta(milliseconds=max_age_ms)
-        raise StalePlanError(
-            plan.table, f"the plan is {age} old, the limit is {limit}", "plan again"
-        )
+    refuse_old(plan.table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
     location = Location.of(plan.table)
     newest = table_head(location)
-    if newest.metadata.id != plan.table_id or newest.version < plan.version:
-        found = f"is version {newest.version} of table {newest.metadata.id} now"
-        planned = f"planned was version {plan.version} of {plan.table_id}"
-        raise StalePlanError(plan.table, f"{found}, {planned}", "plan again")
+    refuse_other_table(newest, table_id=plan.table_id, version=plan.version)
     refuse_unsupported(newest.protocol, Operation.REWRITE, table=plan.table)
     head = table_head(location, version=plan.version)
     if commit_mark(head) != plan.commit_mark:

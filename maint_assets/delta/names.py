@@ -41,6 +41,11 @@ _GRAMMAR: tuple[tuple[LogFileKind, re.Pattern[str]], ...] = tuple(
     )
 )
 
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_STAGED = re.compile(r"(?P<version>[0-9]+)\.[^./]+\.json")
+_TEMPORARY = re.compile(rf"\.[^/]+\.{_UUID}\.tmp|_commit_{_UUID}\.json\.tmp")
+_HADOOP_CHECKSUM = re.compile(r"\.(?P<name>[^/]+)\.crc")
+
 _FORMAT_RANKS = {
     LogFileKind.CHECKPOINT: 0,
     LogFileKind.CHECKPOINT_PART: 1,
@@ -99,6 +104,23 @@ def commit_name(version: int) -> str:
 def checksum_name(version: int) -> str:
     """The bare name of the version checksum of ``version``."""
     return f"{version:020d}.crc"
+
+
+def staged_version(name: str) -> int | None:
+    """The version of a file of ``_staged_commits``; None for a name that no catalog gives."""
+    match = _STAGED.fullmatch(name)
+    return int(match["version"]) if match and int(match["version"]) <= _MAX_VERSION else None
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of the log is one that a writer gives another name when it is whole."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def checked_name(name: str) -> str | None:
+    """The name of the file of which Hadoop keeps a checksum in one of this name, if it does."""
+    match = _HADOOP_CHECKSUM.fullmatch(name)
+    return match["name"] if match else None
 
 
 def is_hidden(name: str, partition_columns: Collection[str], *, iceberg: bool) -> bool:

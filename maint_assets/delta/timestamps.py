@@ -1,7 +1,8 @@
-"""When a commit was made, for tables without in-commit timestamps."""
+"""Times: when a commit was made without in-commit timestamps, and lengths as people read them."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,3 +20,8 @@ def monotonic(times: Sequence[tuple[int, int]]) -> dict[int, int]:
         last = time_ms if last is None else max(time_ms, last + 1)
         adjusted[version] = last
     return adjusted
+
+
+def shown_length(length_ms: int) -> str:
+    """A length of time as people read it: ``7 days, 0:00:00``."""
+    return str(timedelta(milliseconds=length_ms))

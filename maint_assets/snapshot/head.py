@@ -106,6 +106,36 @@ def table_head(location: Location, version: int | None = None) -> TableHead:
     raise first_error
 
 
+def sidecar_file(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
+    """The sidecar that a checkpoint names; LogGapError when it is gone or of another size."""
+    values = row if isinstance(row, dict) else msgspec.to_builtins(row)
+    path = f"{SIDECARS}/{decoded(values['path'])}"
+    found = read.size_and_mtime(location, path)
+    if found is None or found[0] != values["sizeInBytes"]:
+        what = (
+            "is missing" if found is None else f"has {found[0]} bytes, not {values['sizeInBytes']}"
+        )
+        raise LogGapError(
+            location.uri, f"sidecar {values['path']} of {entry.file.name} {what}", RESTORE
+        )
+    return SidecarFile(path, found[0])
+
+
+def in_commit_ms(location: Location, entry: LogEntry) -> int:
+    """The in-commit timestamp of a commit of a table that has them; CorruptLogError without one."""
+    first = next(log_lines(location, entry), b"")
+    info = (
+        parse_action(first, table=location.uri, file=entry.file.name).commitInfo if first else None
+    )
+    if info is None or info.in_commit_timestamp is None:
+        raise CorruptLogError(
+            location.uri,
+            f"{entry.file.name} lacks the inCommitTimestamp that the table's properties promise",
+            RESTORE,
+        )
+    return info.in_commit_timestamp
+
+
 def _head(location: Location, segment: LogSegment) -> TableHead:
     table = location.uri
     checkpoint, sidecars = _checkpoint_head(location, segment)
@@ -174,22 +204,8 @@ def _checkpoint_head(
                     row["metaData"], Metadata, table=location.uri, file=entry.file.name
                 )
             if row.get("sidecar"):
-                sidecars.append(_sidecar(row["sidecar"], location, entry))
+                sidecars.append(sidecar_file(row["sidecar"], location, entry))
     return head, tuple(sidecars)
-
-
-def _sidecar(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
-    values = row if isinstance(row, dict) else msgspec.to_builtins(row)
-    path = f"{SIDECARS}/{decoded(values['path'])}"
-    found = read.size_and_mtime(location, path)
-    if found is None or found[0] != values["sizeInBytes"]:
-        what = (
-            "is missing" if found is None else f"has {found[0]} bytes, not {values['sizeInBytes']}"
-        )
-        raise LogGapError(
-            location.uri, f"sidecar {values['path']} of {entry.file.name} {what}", RESTORE
-        )
-    return SidecarFile(path, found[0])
 
 
 def _timestamp_ms(location: Location, segment: LogSegment, properties: TableProperties) -> int:
@@ -197,18 +213,7 @@ def _timestamp_ms(location: Location, segment: LogSegment, properties: TableProp
     by_file = segment.commit_ms[segment.version]
     if not properties.in_commit_timestamps:
         return by_file
-    entry = (segment.commits or segment.history)[-1]
-    first = next(log_lines(location, entry), b"")
-    info = (
-        parse_action(first, table=location.uri, file=entry.file.name).commitInfo if first else None
-    )
-    if info is None or info.in_commit_timestamp is None:
-        raise CorruptLogError(
-            location.uri,
-            f"{entry.file.name} lacks the inCommitTimestamp that the table's properties promise",
-            RESTORE,
-        )
-    return info.in_commit_timestamp
+    return in_commit_ms(location, (segment.commits or segment.history)[-1])
 
 
 def _checksum(location: Location, segment: LogSegment) -> VersionChecksum | None:

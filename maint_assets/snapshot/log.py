@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOG = "_delta_log"
 SIDECARS = f"{LOG}/_sidecars"
+STAGED = f"{LOG}/_staged_commits"
 
 _CHECKPOINTS = (LogFileKind.CHECKPOINT, LogFileKind.CHECKPOINT_PART, LogFileKind.CHECKPOINT_V2)
 
@@ -91,7 +92,7 @@ def segments(entries: Iterable[LogEntry], *, table: str) -> Iterator[LogSegment]
         )
     first_error: LogGapError | None = None
     whole = False
-    for checkpoint in (*_checkpoints(known), None):
+    for checkpoint in (*complete_checkpoints(known), None):
         try:
             segment = _segment(known, commits, checkpoint=checkpoint, table=table)
             _refuse_older(segment, known, table=table)
@@ -124,22 +125,7 @@ def contiguous_after(entries: Iterable[LogEntry], version: int, *, table: str) -
     return newer
 
 
-def _commits(entries: Iterable[LogEntry], *, table: str) -> dict[int, LogEntry]:
-    commits: dict[int, LogEntry] = {}
-    for entry in entries:
-        if entry.file.kind is not LogFileKind.COMMIT:
-            continue
-        if entry.file.version in commits:
-            raise LogGapError(
-                table,
-                f"version {entry.file.version} has two commit files, {entry.file.name} among them",
-                "remove the one that is not the commit",
-            )
-        commits[entry.file.version] = entry
-    return commits
-
-
-def _checkpoints(entries: Iterable[LogEntry]) -> list[Checkpoint]:
+def complete_checkpoints(entries: Iterable[LogEntry]) -> list[Checkpoint]:
     """The complete checkpoints, newest and preferred format first (logs.md 3.1)."""
     single = [
         ((e.file.version, e.file.format_rank, 1, e.file.name), Checkpoint(e.file.version, (e,)))
@@ -156,6 +142,21 @@ def _checkpoints(entries: Iterable[LogEntry]) -> list[Checkpoint]:
         if sorted(e.file.part for e in files) == list(range(1, count + 1))
     ]
     return [found for _, found in sorted((*single, *multi), key=lambda c: c[0], reverse=True)]
+
+
+def _commits(entries: Iterable[LogEntry], *, table: str) -> dict[int, LogEntry]:
+    commits: dict[int, LogEntry] = {}
+    for entry in entries:
+        if entry.file.kind is not LogFileKind.COMMIT:
+            continue
+        if entry.file.version in commits:
+            raise LogGapError(
+                table,
+                f"version {entry.file.version} has two commit files, {entry.file.name} among them",
+                "remove the one that is not the commit",
+            )
+        commits[entry.file.version] = entry
+    return commits
 
 
 def _missing_part(entries: Iterable[LogEntry], *, table: str) -> LogGapError | None:

@@ -9,6 +9,7 @@ from maint_assets.delta.deletion_vectors import file_path
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import commit_name
 from maint_assets.delta.paths import TableRoot
+from maint_assets.delta.timestamps import shown_length
 from maint_assets.errors import StalePlanError
 from maint_assets.snapshot.log import LOG
 from maint_assets.snapshot.places import names, through_links
@@ -18,7 +19,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from maint_assets.delta.actions import Action
+    from maint_assets.snapshot.head import TableHead
     from maint_assets.storage.location import Location
+
+
+def refuse_old(table: str, *, planned_ms: int, max_age_ms: int, now_ms: int) -> None:
+    """StalePlanError when a plan is older than its limit."""
+    age, limit = shown_length(now_ms - planned_ms), shown_length(max_age_ms)
+    if now_ms - planned_ms > max_age_ms:
+        raise StalePlanError(table, f"the plan is {age} old, the limit is {limit}", "plan again")
+
+
+def refuse_other_table(head: TableHead, *, table_id: str, version: int) -> None:
+    """StalePlanError when the newest version is not one of the planned table, or an older one."""
+    if head.metadata.id != table_id:
+        found = f"is table {head.metadata.id} now, planned was {table_id}"
+        raise StalePlanError(head.table, found, "plan again")
+    if head.version < version:
+        found = f"is at version {head.version}, planned was {version}"
+        raise StalePlanError(head.table, found, "plan again")
 
 
 class NewerCommits:

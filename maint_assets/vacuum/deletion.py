@@ -6,34 +6,30 @@ commits that came since the plan and skips every path that they name.
 
 from __future__ import annotations
 
-import io
 import os
-import pathlib
-import uuid
 from collections import defaultdict
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.paths import TableRoot, parents, relative_name
-from maint_assets.errors import GuardError, StalePlanError, StorageError, one_line
+from maint_assets.errors import GuardError, StalePlanError
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, contiguous_after, log_files
-from maint_assets.snapshot.newer import NewerCommits
+from maint_assets.snapshot.newer import NewerCommits, refuse_old, refuse_other_table
 from maint_assets.storage import read, write
 from maint_assets.storage.columns import arrow_schema, batch_of, column
+from maint_assets.storage.ledger import BATCH_PATHS, record
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Part, PartSlice, largest, slice_batches
+from maint_assets.storage.parts import Part, PartSlice, slice_batches
 from maint_assets.storage.rows import TASK_ROWS, packed, slices, units
 from maint_assets.vacuum.diff import DIFF_SCHEMA
-from maint_assets.vacuum.plan import refuse_stale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,17 +39,8 @@ if TYPE_CHECKING:
     from maint_assets.snapshot.head import TableHead
     from maint_assets.vacuum.plan import Limits, VacuumPlan
 
-BATCH_PATHS = 1_000
-"""Paths that are deleted between two looks at the log and two records in the ledger."""
-
 SMALL_PLAN = 5_000
 """Up to this many paths one task deletes files and directories."""
-
-SHOWN_PARTS = 20
-"""A preview of a ledger looks at so many batches."""
-
-MOST_ROOM = 4 * 1024 * 1024
-"""Bytes that the ledger's place must take, at most, before anything is deleted."""
 
 MAX_CLOCK_SKEW_MS = 5 * 60_000
 
@@ -99,19 +86,11 @@ def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
 
     Raises StalePlanError, UnsupportedFeatureError, LogGapError or GuardError; nothing is changed.
     """
-    refuse_stale(plan, limits, now_ms=now_ms)
+    max_age_ms = limits.plan_max_age_ms
+    refuse_old(plan.table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
     location = Location.of(plan.table)
     head = table_head(location)
-    if head.metadata.id != plan.table_id:
-        raise StalePlanError(
-            plan.table,
-            f"is table {head.metadata.id} now, planned was {plan.table_id}",
-            "plan again",
-        )
-    if head.version < plan.version:
-        raise StalePlanError(
-            plan.table, f"is at version {head.version}, planned was {plan.version}", "plan again"
-        )
+    refuse_other_table(head, table_id=plan.table_id, version=plan.version)
     refuse_unsupported(head.protocol, Operation.VACUUM, table=plan.table)
     contiguous_after(log_files(location), plan.version, table=plan.table)
     own_ms = head.properties.deleted_file_retention_ms
@@ -136,11 +115,6 @@ def _refuse_clock_skew(head: TableHead, limits: Limits, *, now_ms: int) -> None:
             f"the storage's clock and this machine's differ by {abs(skew_ms) / 1000:.0f} s",
             "set the clocks, or set allow_clock_skew",
         )
-
-
-def refuse_unrecorded(plan: VacuumPlan, ledger: Location) -> None:
-    """StorageError where the outcomes of a deletion could not be recorded."""
-    write.refuse_full(ledger, min(MOST_ROOM, BATCH_PATHS * 64 + plan.paths * 128))
 
 
 def deletion(
@@ -173,19 +147,6 @@ def deepest_last(rows: pa.Table) -> pa.Table:
     order = pa.table({"is_directory": is_directory, "depth": depth})
     by = [("is_directory", "ascending"), ("depth", "ascending")]
     return rows.take(pc.sort_indices(order, by))
-
-
-def ledger_files(ledger: Location) -> list[str]:
-    """The files of a ledger so far, one a batch."""
-    return sorted(str(path) for path in pathlib.Path(ledger.path).glob("part-*.parquet"))
-
-
-def ledger_parts(ledger: Location) -> tuple[list[Part], list[dict[str, Any]]]:
-    """The parts of a ledger, and the largest rows of the first of them."""
-    paths = ledger_files(ledger)
-    parts = [Part(path, pq.read_metadata(path).num_rows) for path in paths]
-    shown = [pq.read_table(path) for path in paths[:SHOWN_PARTS]]
-    return parts, largest(pa.concat_tables(shown)) if shown else []
 
 
 def recorded(ledger_rows: DataFrame) -> DataFrame:
@@ -269,7 +230,8 @@ class _Task:
                 outcomes.append(skipped.get(each.path) or self._delete(each))
         finally:
             if outcomes:
-                self._record(rows.slice(0, len(outcomes)), outcomes)
+                acted = rows.slice(0, len(outcomes))
+                record(self.ledger, acted, outcomes, schema=_LEDGER_ARROW, table=self.location.uri)
         for each, done in zip(planned, outcomes, strict=True):
             paths, size = self.done[done.outcome, each.is_directory]
             self.done[done.outcome, each.is_directory] = (paths + 1, size + each.size)
@@ -304,26 +266,6 @@ class _Task:
             return write.delete_file(self.location, path, size=size, modified_ms=modified_ms)
         except (OSError, ValueError) as error:
             return write.Deletion("failed", f"{type(error).__name__}: {error}")
-
-    def _record(self, rows: pa.Table, outcomes: list[write.Deletion]) -> None:
-        batch = str(uuid.uuid4())
-        told = {
-            "outcome": pa.array([done.outcome for done in outcomes], pa.string()),
-            "error": pa.array([done.error for done in outcomes], pa.string()),
-            "batch": pa.array([batch] * len(outcomes), pa.string()),
-        }
-        columns = [told[name] if name in told else rows[name] for name in _LEDGER_ARROW.names]
-        body = io.BytesIO()
-        pq.write_table(pa.Table.from_arrays(columns, schema=_LEDGER_ARROW), body)
-        try:
-            write.put_if_absent(self.ledger, f"part-{batch}.parquet", body.getvalue())
-        except OSError as error:
-            raise StorageError(
-                self.location.uri,
-                f"the ledger {self.ledger.uri} cannot be written ({one_line(error)}): what became "
-                f"of the last {len(outcomes)} paths is not recorded",
-                "make room and run the deletion again",
-            ) from error
 
 
 def _closed_in(location: Location) -> Callable[[str], str | None]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from maint_assets.errors import GuardError, RetentionError, StalePlanError
+from maint_assets.delta.timestamps import shown_length
+from maint_assets.errors import GuardError, RetentionError
 
 if TYPE_CHECKING:
     from maint_assets.delta.properties import TableProperties
@@ -94,7 +94,7 @@ def retention_ms(
     if asked_ms < own_ms and not allow_short:
         raise RetentionError(
             table,
-            f"retention of {_shown(asked_ms)} is below the table's {_shown(own_ms)}",
+            f"retention of {shown_length(asked_ms)} is below the table's {shown_length(own_ms)}",
             "raise it, or allow a short retention (--allow-short-retention, "
             "vacuum.allow_short_retention) if no reader or writer needs older files",
         )
@@ -125,18 +125,3 @@ def refuse_beyond(plan: VacuumPlan, limits: Limits, *, attended: bool) -> None:
             f"more than max_delete_files of {limits.max_delete_files}",
             "approve the plan by hand, or raise the limit",
         )
-
-
-def refuse_stale(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> None:
-    """StalePlanError when the plan is older than ``plan_max_age``."""
-    age_ms = now_ms - plan.planned_ms
-    if age_ms > limits.plan_max_age_ms:
-        raise StalePlanError(
-            plan.table,
-            f"the plan is {_shown(age_ms)} old, the limit is {_shown(limits.plan_max_age_ms)}",
-            "plan again",
-        )
-
-
-def _shown(length_ms: int) -> str:
-    return str(timedelta(milliseconds=length_ms))

@@ -10,7 +10,7 @@ from maint_assets.assets.factory import build_maintenance_assets, stage_key
 from maint_assets.assets.jobs import build_maintenance_definitions
 from maint_assets.config import Maintenance, TableSettings, VacuumSettings
 
-PLANNED = ["snapshot", "valid_files", "listing", "diff", "compaction_bins"]
+PLANNED = ["snapshot", "valid_files", "listing", "diff", "compaction_bins", "expired_logs"]
 
 
 def table(name: str = "orders", approval: Any = "manual", **rest: Any) -> TableSettings:
@@ -40,7 +40,7 @@ def selected(defs: dg.Definitions, job: str) -> set[tuple[str, str]]:
 def test_a_table_is_a_group_of_assets() -> None:
     found = specs(table())
 
-    assert set(found) == {*PLANNED, "deletion", "rewritten_files"}
+    assert set(found) == {*PLANNED, "deletion", "rewritten_files", "deleted_logs"}
     assert found["diff"].key == dg.AssetKey(["maintenance", "orders", "diff"])
     assert {spec.group_name for spec in found.values()} == {"orders"}
 
@@ -56,6 +56,8 @@ def test_the_stages_hang_together() -> None:
         "deletion": ["diff"],
         "compaction_bins": ["snapshot"],
         "rewritten_files": ["compaction_bins"],
+        "expired_logs": ["snapshot"],
+        "deleted_logs": ["expired_logs"],
     }
 
 
@@ -100,6 +102,9 @@ def test_the_checks_of_each_stage() -> None:
         ("deletion", "nothing_failed", True),
         ("rewritten_files", "same_rows", True),
         ("rewritten_files", "all_rewritten", False),
+        ("expired_logs", "checkpoints_sound", False),
+        ("deleted_logs", "kept_versions_readable", True),
+        ("deleted_logs", "nothing_failed", True),
     }
 
 

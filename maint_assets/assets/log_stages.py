@@ -1,0 +1,325 @@
+"""The log cleanup chain stage by stage: the plan of expired files, and its execution."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from maint_assets.assets.progress import Share, tasks_of
+from maint_assets.assets.spark import typed_errors
+from maint_assets.assets.store import Dataset
+from maint_assets.assets.vacuum_stages import StageResult, result
+from maint_assets.commit.checkpoint import write_checkpoint
+from maint_assets.config import milliseconds
+from maint_assets.delta.timestamps import shown_length
+from maint_assets.errors import DeletionFailedError, LogGapError
+from maint_assets.log_cleanup.deletion import (
+    DELETED_LOGS_SCHEMA,
+    Cleaned,
+    deleted_logs,
+    recorded,
+)
+from maint_assets.log_cleanup.expired_logs import (
+    EXPIRED_MEASURES,
+    EXPIRED_SCHEMA,
+    ORDER,
+    Findings,
+    expired_logs,
+)
+from maint_assets.log_cleanup.plan import LogCleanupPlan, ready_head, retention_ms, terms
+from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
+from maint_assets.storage.columns import arrow_schema
+from maint_assets.storage.ledger import BATCH_PATHS, ledger_files, ledger_parts, refuse_unrecorded
+from maint_assets.storage.location import Location
+from maint_assets.storage.parts import Target, Written
+from maint_assets.storage.rows import told, units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from maint_assets.assets.approval import Approval
+    from maint_assets.assets.run import StageRun
+    from maint_assets.config import LogCleanupSettings
+    from maint_assets.log_cleanup.plan import Terms
+    from maint_assets.snapshot.head import TableHead
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredLogsSummary:
+    """The plan by kind, and the log that it was made from; sizes in bytes.
+
+    ``cutoff_version`` is the newest commit at or before the cutoff, ``versions_ending`` counts
+    those that cannot be read afterwards. ``rejected`` tells of checkpoints that cannot be what the
+    log begins with, ``notes`` what else a person should know.
+    """
+
+    plan: LogCleanupPlan
+    by_kind: dict[str, int]
+    bytes_by_kind: dict[str, int]
+    cutoff_version: int | None
+    versions_ending: int
+    rejected: list[str]
+    notes: list[str]
+    log_files: int
+    log_bytes: int
+    log_commits: int
+    log_checkpoints: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedLogsSummary:
+    """What a log cleanup did; bytes of the files that are gone, all numbers of files.
+
+    ``earliest_version`` is the oldest version that can be read afterwards, ``checkpoint_version``
+    the checkpoint that was written for the log to begin with.
+    """
+
+    plan_digest: str
+    files: int
+    bytes: int
+    missing: int
+    failed: int
+    skipped: int
+    by_kind: dict[str, int]
+    earliest_version: int | None
+    checkpoint_version: int | None
+    log_files: int
+    log_bytes: int
+    seconds: float
+    files_per_second: float
+    ledger: str
+    approved_by: str | None
+
+
+class _Planned(msgspec.Struct, frozen=True):
+    """What the planning task tells the driver."""
+
+    written: Written
+    findings: Findings
+
+
+def expired_logs_stage(run: StageRun) -> StageResult:
+    """The plan: files of the log that no version which is kept needs, or why there is none."""
+    seen = run.summary("snapshot", SnapshotSummary)
+    refuse_mismatch(seen)
+    refuse_operation(seen, "clean_log")
+    head = table_head(Location.of(seen.table))
+    asked = _asked_terms(head, run.table.log_cleanup, planned_ms=run.now_ms())
+    told_all = _planned(run, asked)
+    written = run.output.written_rows(told_all.written, EXPIRED_SCHEMA)
+    found, metrics = told_all.findings, written.metrics
+    by_kind = {kind: metrics[f"kind_{kind}"] for kind in ORDER if metrics[f"kind_{kind}"]}
+    before, after = found.earliest_before, found.earliest_after
+    ending = 0 if before is None or after is None else after - before
+    summary = ExpiredLogsSummary(
+        plan=_plan(head, asked, found, written=written),
+        by_kind=by_kind,
+        bytes_by_kind={kind: metrics[f"bytes_{kind}"] for kind in by_kind},
+        cutoff_version=found.cutoff_version,
+        versions_ending=ending,
+        rejected=found.rejected,
+        notes=[*_notes(asked, head), *found.notes],
+        log_files=found.log_files,
+        log_bytes=found.log_bytes,
+        log_commits=found.log_commits,
+        log_checkpoints=found.log_checkpoints,
+    )
+    return result(run, written, summary)
+
+
+def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
+    """The execution of the plan of ``expired_logs``: the anchor, then the files, each recorded.
+
+    Raises what forbids the execution before anything is touched, DeletionFailedError when planned
+    files are still there afterwards.
+    """
+    seen = run.summary("expired_logs", ExpiredLogsSummary)
+    plan, settings = seen.plan, run.table.log_cleanup
+    approval.refuse_other(run, "expired_logs", plan.digest)
+    head = ready_head(
+        plan,
+        max_age_ms=milliseconds(settings.plan_max_age),
+        force=settings.force,
+        asked=settings.retention is not None,
+        now_ms=run.now_ms(),
+    )
+    started = time.monotonic()
+    logger.info("Starting the deletion of log files older than %s", _gmt(plan.cutoff_ms))
+    refuse_unrecorded(run.output.rows_location, plan.files)
+    checkpoint = _written_anchor(run, head, plan)
+    done = _executed(run, plan)
+    seconds = time.monotonic() - started
+    logger.info("Deleted %s log files older than %s", done.count("deleted"), _gmt(plan.cutoff_ms))
+    summary = DeletedLogsSummary(
+        plan_digest=plan.digest,
+        files=done.count("deleted"),
+        bytes=done.bytes,
+        missing=done.count("missing"),
+        failed=done.count("failed"),
+        skipped=done.count("skipped"),
+        by_kind={
+            kind: done.outcomes[kind]["deleted"]
+            for kind in ORDER
+            if done.outcomes.get(kind, {}).get("deleted")
+        },
+        earliest_version=done.earliest_version,
+        checkpoint_version=checkpoint,
+        log_files=seen.log_files - done.count("deleted"),
+        log_bytes=seen.log_bytes - done.bytes,
+        seconds=round(seconds, 3),
+        files_per_second=round(done.count("deleted") / seconds, 1),
+        ledger=run.output.rows_location.path,
+        approved_by=approval.by,
+    )
+    recorded_files = sum(sum(found.values()) for found in done.outcomes.values())
+    written = Dataset(recorded_files, plan.digest, {})
+    run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
+    made = result(run, written, summary)
+    _raise_failed(plan, summary)
+    return made
+
+
+def log_deletion_progress(run: StageRun) -> Share | None:
+    """The planned files whose outcome is recorded, to a batch; before the first the tasks."""
+    planned = run.known.get("expired_logs")
+    batches = len(ledger_files(run.output.rows_location))
+    if planned is None or not batches:
+        return tasks_of(run)
+    files = planned[1].summary(ExpiredLogsSummary).plan.files
+    return Share(min(batches * BATCH_PATHS, files), files, "files, about")
+
+
+def _asked_terms(head: TableHead, settings: LogCleanupSettings, *, planned_ms: int) -> Terms:
+    """What the settings ask of the plan; RetentionError for a retention that is too short."""
+    asked = None if settings.retention is None else milliseconds(settings.retention)
+    is_allowed = settings.allow_short_retention or settings.mode == "spark"
+    kept_ms = retention_ms(head.properties, asked, allow_short=is_allowed, table=head.table)
+    return terms(
+        head,
+        planned_ms=planned_ms,
+        retention_ms=kept_ms,
+        granularity=settings.granularity,
+        mode=settings.mode,
+        force=settings.force,
+        creates_anchor=settings.create_anchor_checkpoint,
+        min_keep_version=settings.min_keep_version,
+    )
+
+
+def _notes(asked: Terms, head: TableHead) -> list[str]:
+    """Why versions are kept longer than the table says, where they are."""
+    own_ms = head.properties.log_retention_ms
+    files_ms = head.properties.deleted_file_retention_ms
+    if asked.retention_ms != files_ms or own_ms >= files_ms:
+        return []
+    return [
+        f"versions are kept as long as removed files, {shown_length(files_ms)}: the table's log "
+        f"retention of {shown_length(own_ms)} is shorter"
+    ]
+
+
+def _planned(run: StageRun, asked: Terms) -> _Planned:
+    """The rows of the plan, written by the task that found them."""
+    place = Location.of(run.table.uri)
+    target = Target(run.output.rows_location.path, arrow_schema(EXPIRED_SCHEMA), EXPIRED_MEASURES)
+
+    def planned(some: list[Terms]) -> Iterator[pa.RecordBatch]:
+        for each in some:
+            rows, found = expired_logs(place, each)
+            yield told(_Planned(target.written(rows.to_batches()), found))
+
+    (made,) = units(run.spark, [[asked]], planned, kind=type(asked)).values(_Planned)
+    return made
+
+
+def _plan(head: TableHead, asked: Terms, found: Findings, *, written: Dataset) -> LogCleanupPlan:
+    marks = (head.metadata.id, asked.mode, found.anchor_version, found.creates_anchor)
+    digest = "\n".join(map(str, (*marks, written.digest)))
+    return LogCleanupPlan(
+        table=head.table,
+        table_id=head.metadata.id,
+        version=head.version,
+        mode=asked.mode,
+        cutoff_ms=asked.cutoff_ms,
+        retention_ms=asked.retention_ms,
+        table_retention_ms=head.properties.log_retention_ms,
+        planned_ms=asked.planned_ms,
+        digest=hashlib.sha256(digest.encode()).hexdigest()[:32],
+        files=written.rows,
+        bytes=written.metrics["bytes"],
+        anchor_version=found.anchor_version,
+        creates_anchor=found.creates_anchor,
+        stop_reason=found.stop_reason,
+        earliest_version_before=found.earliest_before,
+        earliest_version_after=found.earliest_after,
+    )
+
+
+def _written_anchor(run: StageRun, head: TableHead, plan: LogCleanupPlan) -> int | None:
+    """The version of the checkpoint that the plan asks for, written; None when it asks for none."""
+    if not plan.creates_anchor or plan.anchor_version is None:
+        return None
+    with run.output.scratch() as scratch, typed_errors():
+        write_checkpoint(
+            run.spark,
+            table_head(head.location, version=plan.anchor_version),
+            parallelism=run.parallelism,
+            scratch=scratch,
+            now_ms=run.now_ms(),
+        )
+    return plan.anchor_version
+
+
+def _executed(run: StageRun, plan: LogCleanupPlan) -> Cleaned:
+    if not plan.files:
+        return Cleaned({}, 0, plan.earliest_version_before, 0)
+    ledger = run.output.rows_location
+    with typed_errors():
+        parts = run.upstream("expired_logs").parts()
+        (done,) = deleted_logs(run.spark, parts, plan, ledger=ledger).values(Cleaned)
+    if done.attempt:
+        rows = run.spark.read.schema(DELETED_LOGS_SCHEMA).parquet(ledger.path)
+        done = msgspec.structs.replace(done, outcomes=recorded(rows))
+    return done
+
+
+def _raise_failed(plan: LogCleanupPlan, summary: DeletedLogsSummary) -> None:
+    if summary.failed:
+        raise DeletionFailedError(
+            plan.table,
+            f"{summary.failed} of {plan.files} planned log files could not be deleted",
+            f"see each in the ledger {summary.ledger}, mend the cause and clean the log again",
+        )
+    _refuse_unreadable(plan, summary)
+
+
+def _refuse_unreadable(plan: LogCleanupPlan, summary: DeletedLogsSummary) -> None:
+    """LogGapError when a version that was to be kept cannot be made of the log any more."""
+    if not plan.files:
+        return
+    found, promised = summary.earliest_version, plan.earliest_version_after
+    if found is None or (promised is not None and found > promised):
+        raise LogGapError(
+            plan.table,
+            f"can be read from version {found} on, planned was {promised}",
+            "see what else changed the log; the ledger names what was deleted here",
+        )
+    location = Location.of(plan.table)
+    for version in (found, None):
+        table_head(location, version=version)
+
+
+def _gmt(time_ms: int) -> str:
+    at = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+    return at.strftime("%d %b %Y %H:%M:%S GMT").removeprefix("0")

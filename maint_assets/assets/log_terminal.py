@@ -1,0 +1,79 @@
+"""What a person sees of a log cleanup in the terminal: the plan and its outcome."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+
+from maint_assets.assets.log_report import planned_log_files
+from maint_assets.assets.log_shown import KINDS, kept_line
+from maint_assets.assets.metadata import human_bytes, human_count, human_time
+from maint_assets.log_cleanup.plan import STOP_REASONS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from maint_assets.assets.log_report import LogCleanupReport
+
+
+def show_expired(console: Console, report: LogCleanupReport, *, paths: bool = False) -> None:
+    """Prints what may go of the log, what it is kept from, or why nothing may go."""
+    planned = report.planned
+    plan = planned.plan
+    console.print(
+        f"[bold]{escape(plan.table)}[/] at version {plan.version}: a log of "
+        f"{human_count(planned.log_files, 'file')}, {human_bytes(planned.log_bytes)}, with "
+        f"{human_count(planned.log_commits, 'commit')} and "
+        f"{human_count(planned.log_checkpoints, 'checkpoint')}"
+    )
+    for wrong in planned.rejected:
+        console.print(f"[yellow]not sound[/]: {escape(wrong)}", soft_wrap=True)
+    for note in planned.notes:
+        console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
+    if plan.stop_reason is not None:
+        why = STOP_REASONS[plan.stop_reason]
+        console.print(
+            f"[green]Nothing may go[/]: {why} ({plan.stop_reason}); the cutoff is "
+            f"{human_time(plan.cutoff_ms)}.",
+            soft_wrap=True,
+        )
+        return
+    kinds = Table("kind", "count", "bytes", box=None, pad_edge=False, header_style="dim")
+    for kind, count in planned.by_kind.items():
+        kinds.add_row(KINDS[kind], f"{count:,}", human_bytes(planned.bytes_by_kind[kind]))
+    console.print(kinds)
+    console.print(
+        f"[bold]{human_count(plan.files, 'file')}[/] of {human_bytes(plan.bytes)} may go; "
+        f"{kept_line(planned)}."
+    )
+    if paths:
+        for path in planned_log_files(report.expired):
+            console.print(escape(path), soft_wrap=True)
+    console.print(
+        f"[dim]plan {plan.digest}, rows in {escape(report.expired.rows_location.path)}[/]"
+    )
+
+
+def show_deleted(console: Console, report: LogCleanupReport) -> None:
+    """Prints what was deleted, where the log begins now, and where the ledger is."""
+    done = report.done
+    if done is None:
+        return
+    if done.checkpoint_version is not None:
+        console.print(f"[green]Written[/]: checkpoint {done.checkpoint_version}.")
+    rest = "".join(
+        f", {count:,} {what}"
+        for what, count in (
+            ("already missing", done.missing),
+            ("skipped", done.skipped),
+            ("failed", done.failed),
+        )
+        if count
+    )
+    console.print(
+        f"[green]Deleted[/] {human_count(done.files, 'log file')} ({human_bytes(done.bytes)}) in "
+        f"{done.seconds:.1f} s{rest}; versions from {done.earliest_version} on are readable."
+    )
+    console.print(f"[dim]ledger: {escape(done.ledger)}[/]")

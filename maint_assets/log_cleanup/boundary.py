@@ -1,0 +1,86 @@
+"""Where the kept log begins: the anchor by PROTOCOL's "Metadata Cleanup", or why nothing goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow.compute as pc
+
+from maint_assets.log_cleanup.anchor import fault
+from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
+from maint_assets.log_cleanup.protection import is_protected
+from maint_assets.snapshot.log import LOG
+from maint_assets.storage import read
+
+if TYPE_CHECKING:
+    from maint_assets.log_cleanup.commit_times import CommitTimes
+    from maint_assets.log_cleanup.log_directory import LogDirectory
+    from maint_assets.log_cleanup.plan import Terms
+    from maint_assets.snapshot.log import Checkpoint
+    from maint_assets.storage.location import Location
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Where the kept log begins, or why nothing goes."""
+
+    anchor: int | None
+    stop_reason: str | None = None
+    cutoff: int | None = None
+    creates: bool = False
+    rejected: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def boundary(log: LogDirectory, times: CommitTimes, terms: Terms) -> Boundary:
+    """The anchor by PROTOCOL, opened before anything is planned on it."""
+    cutoff = times.newest_until(terms.cutoff_ms)
+    if cutoff is None:
+        return Boundary(None, "no_expired_commit")
+    bound = min(cutoff, cutoff if terms.min_keep_version is None else terms.min_keep_version)
+    older = [each for each in log.checkpoints if each.version <= bound]
+    anchor, rejected = _sound(log.location, older)
+    creates = anchor is None and terms.creates_anchor and _can_be_written(log, bound)
+    first = bound if creates else anchor
+    if first is None:
+        reason = "anchor_invalid" if rejected else "no_checkpoint_before_cutoff"
+        return Boundary(None, reason, cutoff, rejected=rejected)
+    newest = int(log.commit_versions[-1])
+    if not log.has_commits(first, newest):
+        return Boundary(None, "gap", cutoff, rejected=rejected)
+    if is_protected(log, anchor=first, before=terms.protection_before):
+        return Boundary(None, "checkpoint_protection", cutoff, rejected=rejected)
+    return Boundary(first, None, cutoff, creates, rejected, _notes(log.location, first))
+
+
+def _sound(location: Location, candidates: list[Checkpoint]) -> tuple[int | None, list[str]]:
+    """The version of the first checkpoint that is sound, and what is wrong with those before."""
+    rejected: list[str] = []
+    for checkpoint in candidates:
+        wrong = fault(location, checkpoint)
+        if wrong is None:
+            return checkpoint.version, rejected
+        rejected.append(wrong)
+    return None, rejected
+
+
+def _can_be_written(log: LogDirectory, version: int) -> bool:
+    """Whether a checkpoint of a version can be made of commits, and has its name to itself."""
+    rows = log.of(*CHECKPOINT_KINDS)
+    taken = pc.any(pc.equal(rows["version"], version)).as_py()
+    return not taken and log.has_commits(0, version)
+
+
+def _notes(location: Location, anchor: int) -> list[str]:
+    """What a VACUUM LITE by Delta will say of the shorter log."""
+    try:
+        body = read.content(location, f"{LOG}/_last_vacuum_info")
+        told = msgspec.json.decode(body, type=dict[str, object])
+    except (OSError, msgspec.DecodeError):
+        return []
+    handled = told.get("latestCommitVersionOutsideOfRetentionWindow")
+    if not isinstance(handled, int) or handled + 1 >= anchor:
+        return []
+    return [f"Delta's VACUUM LITE has come to version {handled}: it needs a full VACUUM first"]

@@ -1,0 +1,228 @@
+"""The execution of a log cleanup: planned files only, in an order that may end anywhere.
+
+One task deletes, as every class of files has to be gone before the next begins (logs.md 14.10).
+Before it starts it opens the anchor again, and before each batch it looks whether the anchor is
+still there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from maint_assets.delta.names import LogFile, checked_name, is_temporary, staged_version
+from maint_assets.errors import CorruptLogError, LogGapError, StalePlanError
+from maint_assets.log_cleanup.anchor import fault
+from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
+from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS, log_directory
+from maint_assets.log_cleanup.sidecars import referenced_sidecars
+from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
+from maint_assets.storage import read, write
+from maint_assets.storage.columns import arrow_schema, column
+from maint_assets.storage.ledger import BATCH_PATHS, record
+from maint_assets.storage.location import Location
+from maint_assets.storage.parts import PartSlice, slice_batches
+from maint_assets.storage.rows import slices, told, units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from maint_assets.log_cleanup.log_directory import LogDirectory
+    from maint_assets.log_cleanup.plan import LogCleanupPlan
+    from maint_assets.storage.parts import Part
+    from maint_assets.storage.rows import Rows
+
+DELETED_LOGS_SCHEMA = T.StructType([
+    *EXPIRED_SCHEMA,
+    column("outcome", "string", "deleted, missing, failed or skipped"),
+    column("error", "string", "why it failed or was skipped", nullable=True),
+    column("batch", "string", "id of the batch that recorded it"),
+])
+
+_LEDGER_ARROW = arrow_schema(DELETED_LOGS_SCHEMA)
+_NOT_PLANNED = write.Deletion("skipped", "not a file that may go from this log")
+_STILL_THERE = write.Deletion("skipped", "the file that it is of is still there")
+_NAMED_AGAIN = write.Deletion("skipped", "named by a checkpoint that stays")
+
+
+class Cleaned(msgspec.Struct, frozen=True):
+    """What a deletion did: files by kind and outcome, bytes of those that are gone now.
+
+    ``earliest_version`` is the oldest version that can be read afterwards.
+    """
+
+    outcomes: dict[str, dict[str, int]]
+    bytes: int
+    earliest_version: int | None
+    attempt: int
+
+    def count(self, outcome: str) -> int:
+        """The files with an outcome."""
+        return sum(found.get(outcome, 0) for found in self.outcomes.values())
+
+
+def deleted_logs(
+    spark: SparkSession, parts: list[Part], plan: LogCleanupPlan, *, ledger: Location
+) -> Rows:
+    """The deletion of planned files, in their order, and what it did: one Cleaned.
+
+    Evaluate it once: evaluating it deletes. Raises StalePlanError, before the first or between two
+    batches, when the log could not begin with the anchor any more.
+    """
+
+    def deletes(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
+        yield told(cleaned((batch for part in some for batch in slice_batches(part)), plan, ledger))
+
+    return units(spark, [slices(parts)], deletes, kind=PartSlice)
+
+
+def cleaned(rows: Iterable[pa.RecordBatch], plan: LogCleanupPlan, ledger: Location) -> Cleaned:
+    """What the deletion of planned rows did, in their order; each batch is recorded."""
+    task = _Task(plan, ledger)
+    for batch in rows:
+        planned = pa.Table.from_batches([batch])
+        for first in range(0, planned.num_rows, BATCH_PATHS):
+            task.execute(planned.slice(first, BATCH_PATHS))
+    return task.cleaned()
+
+
+def recorded(ledger_rows: DataFrame) -> dict[str, dict[str, int]]:
+    """Outcomes like those of ``Cleaned``, from the ledger: the best outcome of each file.
+
+    Needed when the task was tried again: what its first attempt deleted, its second finds missing.
+    """
+    order = "array('deleted', 'missing', 'failed', 'skipped')"
+    best = ledger_rows.groupBy("path").agg(
+        F.expr(f"element_at({order}, cast(min(array_position({order}, outcome)) as int))").alias(
+            "outcome"
+        ),
+        F.max("kind").alias("kind"),
+    )
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in best.groupBy("kind", "outcome").count().collect():
+        found[row["kind"]][row["outcome"]] = row["count"]
+    return dict(found)
+
+
+class _Task:
+    """The state of the deleting task: the anchor's files, and what it did so far."""
+
+    def __init__(self, plan: LogCleanupPlan, ledger: Location) -> None:
+        self.location, self.plan, self.ledger = Location(plan.table, plan.table), plan, ledger
+        self.done: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self.bytes = 0
+        self.anchor = _anchor_files(log_directory(self.location), plan)
+        self._referenced: set[str] | None = None
+
+    def execute(self, rows: pa.Table) -> None:
+        """Deletes one batch and records it."""
+        self._refuse_lost_anchor()
+        outcomes: list[write.Deletion] = []
+        planned = rows.select(["path", "kind", "size", "modified_ms"]).to_pylist()
+        try:
+            for row in planned:
+                outcomes.append(self._deleted(row))
+        finally:
+            if outcomes:
+                acted = rows.slice(0, len(outcomes))
+                record(self.ledger, acted, outcomes, schema=_LEDGER_ARROW, table=self.location.uri)
+        for row, done in zip(planned, outcomes, strict=True):
+            self.done[row["kind"]][done.outcome] += 1
+            self.bytes += row["size"] if done.outcome == "deleted" else 0
+
+    def cleaned(self) -> Cleaned:
+        """What was done, and where the log begins now."""
+        context = TaskContext.get()
+        return Cleaned(
+            outcomes={kind: dict(found) for kind, found in self.done.items()},
+            bytes=self.bytes,
+            earliest_version=log_directory(self.location).earliest_readable(),
+            attempt=0 if context is None else context.attemptNumber(),
+        )
+
+    def _deleted(self, row: dict[str, Any]) -> write.Deletion:
+        path = row["path"]
+        if not _may_go(path, row["kind"], self.plan):
+            return _NOT_PLANNED
+        if row["kind"] == "sidecar" and (kept := self._kept_sidecar(path)) is not None:
+            return kept
+        if row["kind"] == "hadoop_checksum" and read.exists(self.location, _checked(path)):
+            return _STILL_THERE
+        return write.delete_file(
+            self.location, path, size=row["size"], modified_ms=row["modified_ms"]
+        )
+
+    def _kept_sidecar(self, path: str) -> write.Deletion | None:
+        """Why a sidecar stays: checkpoints may have come that name it."""
+        if self._referenced is None:
+            kept = log_directory(self.location).checkpoint_files("checkpoint", "v2_checkpoint")
+            try:
+                self._referenced = referenced_sidecars(self.location, kept)
+            except (CorruptLogError, LogGapError) as error:
+                return write.Deletion("skipped", error.found)
+        return _NAMED_AGAIN if path in self._referenced else None
+
+    def _refuse_lost_anchor(self) -> None:
+        for path, seen in self.anchor.items():
+            if read.size_and_mtime(self.location, path) != seen:
+                name = path.rpartition("/")[2]
+                raise StalePlanError(
+                    self.plan.table,
+                    f"{name}, which the log would begin with, is gone or changed",
+                    "see what became of it and plan again; the ledger names what was deleted",
+                )
+
+
+def _anchor_files(log: LogDirectory, plan: LogCleanupPlan) -> dict[str, tuple[int, int] | None]:
+    """The files without which the log cannot begin with the anchor, as they are now.
+
+    Raises StalePlanError when it could not begin with it. Delta's own way asks for none.
+    """
+    if plan.mode == "spark" or plan.anchor_version is None:
+        return {}
+    anchor, table = plan.anchor_version, plan.table
+    wrong = "it is gone"
+    for checkpoint in (each for each in log.checkpoints if each.version == anchor):
+        found = fault(log.location, checkpoint)
+        if found is None and log.has_commits(anchor, int(log.commit_versions[-1])):
+            rows = log.commits.slice(int((log.commit_versions < anchor).sum()), 1).to_pylist()
+            paths = [entry.path for entry in checkpoint.entries] + [row["path"] for row in rows]
+            return {path: read.size_and_mtime(log.location, path) for path in paths}
+        wrong = found or "a commit after it is missing"
+    found = f"the log cannot begin with checkpoint {anchor}: {wrong}"
+    raise StalePlanError(table, found, "plan again")
+
+
+def _checked(path: str) -> str:
+    """The file of which Hadoop keeps a checksum at a path."""
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/{checked_name(name)}"
+
+
+def _may_go(path: str, kind: str, plan: LogCleanupPlan) -> bool:
+    """Whether a planned path is what its kind says and lies before the anchor."""
+    directory, _, name = path.rpartition("/")
+    anchor = -1 if plan.anchor_version is None else plan.anchor_version
+    if kind == "hadoop_checksum":
+        return directory in {LOG, STAGED, SIDECARS} and checked_name(name) is not None
+    if kind == "temporary":
+        return directory in {LOG, STAGED, SIDECARS} and is_temporary(name)
+    if kind == "staged_commit":
+        version = staged_version(name)
+        return directory == STAGED and version is not None and version <= anchor
+    if kind == "sidecar":
+        return directory == SIDECARS and name.endswith(".parquet")
+    file = LogFile.parse(name)
+    if directory != LOG or file is None or file.kind.value.replace(" ", "_") != kind:
+        return False
+    # Delta lets go of one of two checkpoints of the version that it keeps.
+    is_last = kind == "compaction" or (plan.mode == "spark" and kind in CHECKPOINT_KINDS)
+    return file.version < anchor or (is_last and file.version == anchor)

@@ -1,0 +1,236 @@
+"""The plan of a log cleanup: which files of the log no version that is kept needs (logs.md 14).
+
+The log is kept from its anchor on: the newest sound checkpoint that is no younger than the newest
+commit before the cutoff (PROTOCOL, "Metadata Cleanup").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as T
+
+from maint_assets.delta.names import is_temporary
+from maint_assets.errors import CorruptLogError, LogGapError
+from maint_assets.log_cleanup.boundary import Boundary, boundary
+from maint_assets.log_cleanup.commit_times import CommitTimes
+from maint_assets.log_cleanup.log_directory import (
+    CHECKPOINT_KINDS,
+    LogDirectory,
+    is_in,
+    log_directory,
+)
+from maint_assets.log_cleanup.sidecars import referenced_sidecars
+from maint_assets.log_cleanup.spark_selection import expired_by_files, hinted_version
+from maint_assets.storage.columns import arrow_schema, column
+from maint_assets.storage.parts import Measure
+
+if TYPE_CHECKING:
+    from maint_assets.log_cleanup.plan import Terms
+    from maint_assets.storage.location import Location
+
+EXPIRED_SCHEMA = T.StructType([
+    column("path", "string", "relative to the table root"),
+    column("kind", "string", "what it is to the log"),
+    column("version", "bigint", "version that it belongs to", nullable=True),
+    column("size", "bigint", "bytes"),
+    column("modified_ms", "bigint", "last modification, ms"),
+    column("commit_ms", "bigint", "time of the commit, where it is known, ms", nullable=True),
+    column("reason", "string", "why nobody needs it"),
+])
+
+ORDER = (
+    "compaction",
+    "temporary",
+    "commit",
+    "checksum",
+    "checkpoint",
+    "checkpoint_part",
+    "v2_checkpoint",
+    "staged_commit",
+    "sidecar",
+    "hadoop_checksum",
+)
+"""The kinds in the order of their deletion: whatever ends it, every kept version stays readable."""
+
+EXPIRED_MEASURES = {
+    "bytes": Measure("sum", "size"),
+    **{f"kind_{kind}": Measure("count", where=pc.field("kind") == kind) for kind in ORDER},
+    **{f"bytes_{kind}": Measure("sum", "size", where=pc.field("kind") == kind) for kind in ORDER},
+}
+
+_BELOW_ANCHOR = ("commit", "checksum", *CHECKPOINT_KINDS)
+_UP_TO_ANCHOR = ("compaction", "staged_commit")
+_ARROW = arrow_schema(EXPIRED_SCHEMA)
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What a plan was made from, and why it is not larger; sizes in bytes.
+
+    ``anchor_version`` is None when nothing is planned, ``stop_reason`` says why then.
+    ``cutoff_version`` is the newest commit that the cutoff does not protect. ``rejected`` tells of
+    checkpoints that cannot be the anchor, ``notes`` what else a person should know.
+    """
+
+    anchor_version: int | None
+    stop_reason: str | None
+    cutoff_version: int | None
+    creates_anchor: bool
+    rejected: list[str]
+    notes: list[str]
+    earliest_before: int | None
+    earliest_after: int | None
+    log_files: int
+    log_bytes: int
+    log_commits: int
+    log_checkpoints: int
+
+
+def expired_logs(location: Location, terms: Terms) -> tuple[pa.Table, Findings]:
+    """The files that may go, in the order of their deletion, and what was found.
+
+    The rows have EXPIRED_SCHEMA. Raises StorageError, and CorruptLogError for a commit that does
+    not say its time.
+    """
+    log = log_directory(location)
+    times = CommitTimes(log, terms.in_commit)
+    if not terms.enabled:
+        found, paths = Boundary(None, "disabled"), set[str]()
+    elif terms.mode == "spark":
+        found, paths = _by_files(log, times, terms)
+    else:
+        found = boundary(log, times, terms)
+        paths = _paths(log, found, terms)
+    rows = _rows(log, times, paths)
+    if found.stop_reason is None and not rows.num_rows:
+        found = Boundary(None, "nothing_to_delete", found.cutoff, notes=found.notes)
+    return rows, _findings(log, found, paths)
+
+
+def _paths(log: LogDirectory, found: Boundary, terms: Terms) -> set[str]:
+    """What goes when the log begins with the anchor."""
+    if found.anchor is None:
+        return set()
+    files, anchor = log.files, found.anchor
+    version, kind = files["version"], files["kind"]
+    old = pc.less(files["modified_ms"], terms.left_over_ms)
+    below = pc.and_(pc.less(version, anchor), _is_of(kind, _BELOW_ANCHOR))
+    covered = pc.and_(pc.less_equal(version, anchor), _is_of(kind, _UP_TO_ANCHOR))
+    left_over = pc.and_(_is_of(kind, ("temporary",)), old)
+    going = pc.or_kleene(pc.or_kleene(below, covered), left_over)
+    paths = set(files["path"].filter(pc.fill_null(going, fill_value=False)).to_pylist())
+    try:
+        paths |= _unneeded_sidecars(log.without(paths), before_ms=terms.left_over_ms)
+    except (CorruptLogError, LogGapError) as error:
+        found.notes.append(f"no sidecar is planned: {error.found}")
+    return paths | _forgotten_checksums(log, anchor, before_ms=terms.left_over_ms)
+
+
+def _unneeded_sidecars(kept: LogDirectory, *, before_ms: int) -> set[str]:
+    """The old sidecars that no checkpoint which stays names."""
+    rows = kept.of("sidecar").to_pylist()
+    sidecars = {row["path"] for row in rows if row["modified_ms"] < before_ms}
+    if not sidecars:
+        return set()
+    checkpoints = kept.checkpoint_files("checkpoint", "v2_checkpoint")
+    return sidecars - referenced_sidecars(kept.location, checkpoints)
+
+
+def _forgotten_checksums(log: LogDirectory, anchor: int, *, before_ms: int) -> set[str]:
+    """Hadoop's checksums of files that went without them."""
+    rows = log.of("hadoop_checksum").to_pylist()
+    there = set(log.files["path"].to_pylist()) if rows else set[str]()
+    return {
+        row["path"]
+        for row in rows
+        if row["checked"] not in there
+        and row["modified_ms"] < before_ms
+        and (_is_below(row["version"], anchor) or is_temporary(row["checked"].rpartition("/")[2]))
+    }
+
+
+def _is_below(version: int | None, anchor: int) -> bool:
+    return version is not None and version < anchor
+
+
+def _by_files(log: LogDirectory, times: CommitTimes, terms: Terms) -> tuple[Boundary, set[str]]:
+    """What delta-spark would delete; the anchor is the oldest version that is left."""
+    cutoff = times.newest_until(terms.cutoff_ms)
+    hinted = hinted_version(log)
+    if hinted is None:
+        return Boundary(None, "no_hint", cutoff), set()
+    paths, forbidden = expired_by_files(log, terms, hinted=hinted)
+    if forbidden:
+        return Boundary(None, "checkpoint_protection", cutoff), set()
+    return Boundary(pc.min(log.without(paths).commits["version"]).as_py(), None, cutoff), paths
+
+
+def _rows(log: LogDirectory, times: CommitTimes, paths: set[str]) -> pa.Table:
+    """The planned files with what Hadoop keeps beside them, in the order of their deletion."""
+    files = log.files
+    planned = files.filter(pc.or_(is_in(files, paths), is_in(files, paths, "checked")))
+    rank = pc.index_in(planned["kind"], pa.array(ORDER))
+    order = [("rank", "ascending"), ("version", "ascending"), ("path", "ascending")]
+    planned = planned.append_column("rank", rank).sort_by(order)
+    columns = {
+        **{name: planned[name] for name in ("path", "kind", "version", "size", "modified_ms")},
+        "commit_ms": _commit_ms(log, times, planned),
+        "reason": pa.array(_reasons(log, planned), pa.string()),
+    }
+    return pa.table([columns[name] for name in _ARROW.names], schema=_ARROW)
+
+
+def _commit_ms(log: LogDirectory, times: CommitTimes, planned: pa.Table) -> pa.Array:
+    """When the version of each file was committed, as far as it was looked at."""
+    versions = pa.array(log.commit_versions)
+    if times.is_told:
+        known = pa.array([times.asked.get(v) for v in versions.to_pylist()], pa.int64())
+    else:
+        known = pa.array(times.by_file)
+    at = pc.index_in(planned["version"], versions)
+    return known.take(at.combine_chunks() if isinstance(at, pa.ChunkedArray) else at)
+
+
+def _reasons(log: LogDirectory, planned: pa.Table) -> list[str]:
+    """Why each planned file is unneeded."""
+    whole = {entry.path for each in log.checkpoints for entry in each.entries}
+    return [
+        _REASONS.get(kind, "before_anchor")
+        if kind not in CHECKPOINT_KINDS or path in whole
+        else "incomplete"
+        for path, kind in zip(planned["path"].to_pylist(), planned["kind"].to_pylist(), strict=True)
+    ]
+
+
+_REASONS = {
+    "compaction": "covered_by_anchor",
+    "temporary": "left_over",
+    "staged_commit": "published",
+    "sidecar": "unreferenced",
+    "hadoop_checksum": "of_a_file_that_goes",
+}
+
+
+def _findings(log: LogDirectory, found: Boundary, paths: set[str]) -> Findings:
+    after = found.anchor if found.creates else log.without(paths).earliest_readable()
+    return Findings(
+        anchor_version=found.anchor,
+        stop_reason=found.stop_reason,
+        cutoff_version=found.cutoff,
+        creates_anchor=found.creates,
+        rejected=found.rejected,
+        notes=found.notes,
+        earliest_before=log.earliest_readable(),
+        earliest_after=after,
+        log_files=log.files.num_rows,
+        log_bytes=pc.sum(log.files["size"], min_count=0).as_py(),
+        log_commits=log.commits.num_rows,
+        log_checkpoints=len(log.checkpoints),
+    )
+
+
+def _is_of(kinds: pa.ChunkedArray, wanted: tuple[str, ...]) -> pa.ChunkedArray:
+    return pc.is_in(kinds, pa.array(wanted))

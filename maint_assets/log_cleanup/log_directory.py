@@ -1,0 +1,245 @@
+"""What lies in ``_delta_log``, its staged commits and its sidecars: one row a file, by column."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from maint_assets.delta.names import (
+    LogFile,
+    LogFileKind,
+    checked_name,
+    is_temporary,
+    staged_version,
+)
+from maint_assets.snapshot.log import (
+    LOG,
+    SIDECARS,
+    STAGED,
+    Checkpoint,
+    LogEntry,
+    complete_checkpoints,
+)
+from maint_assets.storage import read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from maint_assets.storage.location import Location
+    from maint_assets.storage.read import Entries
+
+    Versions = npt.NDArray[np.int64]
+
+LOG_FILES_ARROW = pa.schema([
+    ("path", pa.string()),
+    ("kind", pa.string()),
+    ("version", pa.int64()),
+    ("end_version", pa.int64()),
+    ("size", pa.int64()),
+    ("modified_ms", pa.int64()),
+    ("checked", pa.string()),
+])
+"""Paths below the table root; ``checked`` is the file that a Hadoop checksum is of."""
+
+CHECKPOINT_KINDS = ("checkpoint", "checkpoint_part", "v2_checkpoint")
+
+_PLAIN = r"^0*(?P<version>[0-9]{1,18})\.(?P<kind>json|crc)$"
+_PLAIN_KINDS = {"json": "commit", "crc": "checksum"}
+
+
+@dataclass(frozen=True)
+class LogDirectory:
+    """The files of a log that have a name which somebody gives them; all others are not seen.
+
+    ``files`` has LOG_FILES_ARROW, in no order.
+    """
+
+    location: Location
+    files: pa.Table
+
+    def without(self, paths: set[str]) -> LogDirectory:
+        """The log as it is once some files are gone."""
+        return LogDirectory(self.location, self.files.filter(pc.invert(is_in(self.files, paths))))
+
+    def of(self, *kinds: str) -> pa.Table:
+        """The files of some kinds."""
+        return self.files.filter(pc.is_in(self.files["kind"], pa.array(kinds)))
+
+    @cached_property
+    def commits(self) -> pa.Table:
+        """The published commits, by version."""
+        return self.of("commit").sort_by("version")
+
+    @cached_property
+    def commit_versions(self) -> Versions:
+        """The versions of the published commits, ascending."""
+        return self.commits["version"].to_numpy()
+
+    @cached_property
+    def checkpoints(self) -> list[Checkpoint]:
+        """The complete checkpoints, newest and preferred format first; empty files are none."""
+        return complete_checkpoints(self.checkpoint_files())
+
+    def checkpoint_files(self, *kinds: str) -> list[LogEntry]:
+        """The files of checkpoints that are not empty, of all kinds or of some."""
+        rows = self.of(*(kinds or CHECKPOINT_KINDS)).sort_by("path").to_pylist()
+        return [entry for row in rows if row["size"] and (entry := log_entry(row)) is not None]
+
+    def has_commits(self, first: int, last: int) -> bool:
+        """Whether every commit from one version to another is there."""
+        versions = self.commit_versions
+        found = versions[(versions >= first) & (versions <= last)]
+        return found.size == last - first + 1
+
+    def earliest_readable(self) -> int | None:
+        """The version from which on every one can be made of what is there; None without one.
+
+        A commit that is missing ends what begins before it (logs.md 3.8).
+        """
+        versions = self.commit_versions
+        if not versions.size:
+            return None
+        breaks = np.flatnonzero(np.diff(versions) != 1)
+        first = int(versions[breaks[-1] + 1]) if breaks.size else int(versions[0])
+        if first == 0:
+            return 0
+        usable = [each.version for each in self.checkpoints]
+        return min((v for v in usable if first <= v <= int(versions[-1])), default=None)
+
+
+def log_directory(location: Location) -> LogDirectory:
+    """What lies in the log of a table now. Raises StorageError."""
+    places: tuple[tuple[str, Callable[[str, str], _Named | None]], ...] = (
+        (LOG, _in_log),
+        (STAGED, _staged),
+        (SIDECARS, _sidecar),
+    )
+    found = [
+        table
+        for directory, named in places
+        for entries in read.directory(location, directory)
+        for table in _tables(directory, entries, named)
+    ]
+    return LogDirectory(location, pa.concat_tables([LOG_FILES_ARROW.empty_table(), *found]))
+
+
+def is_in(files: pa.Table, paths: set[str], column: str = "path") -> pa.ChunkedArray:
+    """Which rows of files name one of some paths."""
+    wanted = pa.array(sorted(paths), pa.string())
+    return pc.fill_null(pc.is_in(files[column], wanted), fill_value=False)
+
+
+def log_entry(row: dict[str, Any]) -> LogEntry | None:
+    """The file of a row as the read path knows it; None for one that the protocol does not name."""
+    file = LogFile.parse(row["path"].rpartition("/")[2])
+    return None if file is None else LogEntry(file, row["size"], row["modified_ms"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What the name of a file says."""
+
+    kind: str
+    version: int | None = None
+    end_version: int | None = None
+    checked: str | None = None
+
+
+def _tables(
+    directory: str, entries: Entries, named: Callable[[str, str], _Named | None]
+) -> Iterator[pa.Table]:
+    """The files of some entries of a directory: plain commits and checksums at once."""
+    files = [
+        (name, size, modified_ms)
+        for name, mode, size, modified_ms in zip(*entries, strict=True)
+        if stat.S_ISREG(mode) and read.is_utf8(name)
+    ]
+    names, sizes, times = list(zip(*files, strict=True)) or [(), (), ()]
+    every = pa.table({
+        "name": pa.array(names, pa.string()),
+        "size": pa.array(sizes, pa.int64()),
+        "modified_ms": pa.array(times, pa.int64()),
+    })
+    if directory == LOG:
+        told = pc.extract_regex(every["name"], _PLAIN).combine_chunks()
+        is_plain = told.is_valid()
+        yield _plain(every.filter(is_plain), told.filter(is_plain))
+        every = every.filter(pc.invert(is_plain))
+    rows = [
+        (f"{directory}/{row['name']}", found, row["size"], row["modified_ms"])
+        for row in every.to_pylist()
+        if (found := named(row["name"], directory)) is not None
+    ]
+    yield pa.Table.from_pylist(
+        [
+            {
+                "path": path,
+                "kind": found.kind,
+                "version": found.version,
+                "end_version": found.end_version,
+                "size": size,
+                "modified_ms": modified_ms,
+                "checked": found.checked,
+            }
+            for path, found, size, modified_ms in rows
+        ],
+        LOG_FILES_ARROW,
+    )
+
+
+def _plain(files: pa.Table, told: pa.StructArray) -> pa.Table:
+    kinds = pa.array(list(_PLAIN_KINDS)), pa.array(list(_PLAIN_KINDS.values()))
+    at = pc.index_in(pc.struct_field(told, "kind"), kinds[0])
+    columns = {
+        "path": pc.binary_join_element_wise(LOG, files["name"], "/"),
+        "kind": kinds[1].take(at),
+        "version": pc.cast(pc.struct_field(told, "version"), pa.int64()),
+        "end_version": pa.nulls(len(files), pa.int64()),
+        "size": files["size"],
+        "modified_ms": files["modified_ms"],
+        "checked": pa.nulls(len(files), pa.string()),
+    }
+    return pa.table(columns, LOG_FILES_ARROW)
+
+
+def _in_log(name: str, directory: str) -> _Named | None:
+    file = LogFile.parse(name)
+    if file is not None:
+        end = file.end_version if file.kind is LogFileKind.COMPACTION else None
+        return _Named(file.kind.value.replace(" ", "_"), file.version, end)
+    return _beside(name, directory, LogFile.parse)
+
+
+def _staged(name: str, directory: str) -> _Named | None:
+    version = staged_version(name)
+    if version is not None:
+        return _Named("staged_commit", version)
+    return _beside(name, directory, None)
+
+
+def _sidecar(name: str, directory: str) -> _Named | None:
+    if name.endswith(".parquet") and not name.startswith("."):
+        return _Named("sidecar")
+    return _beside(name, directory, None)
+
+
+def _beside(
+    name: str, directory: str, parse: Callable[[str], LogFile | None] | None
+) -> _Named | None:
+    """Files that are none of the log's own: temporary ones, and what Hadoop keeps beside each."""
+    if is_temporary(name):
+        return _Named("temporary")
+    checked = checked_name(name)
+    if checked is None:
+        return None
+    file = parse(checked) if parse else None
+    version = staged_version(checked) if directory == STAGED else file and file.version
+    return _Named("hadoop_checksum", version, checked=f"{directory}/{checked}")

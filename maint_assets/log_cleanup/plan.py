@@ -1,0 +1,173 @@
+"""What a log cleanup was asked and what it planned: retention, cutoff, anchor, the plan itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
+from maint_assets.delta.timestamps import shown_length
+from maint_assets.errors import RetentionError, StalePlanError
+from maint_assets.log_cleanup.commit_times import InCommitTimes
+from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.newer import refuse_old, refuse_other_table
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from maint_assets.delta.properties import TableProperties
+    from maint_assets.snapshot.head import TableHead
+
+GRANULARITY_MS = {"day": 86_400_000, "hour": 3_600_000, "minute": 60_000}
+
+DAY_MS = 86_400_000
+
+STOP_REASONS = {
+    "disabled": "the table's property delta.enableExpiredLogCleanup is false",
+    "no_expired_commit": "no commit is older than the cutoff",
+    "no_checkpoint_before_cutoff": "no checkpoint is as old as the cutoff: all commits are needed",
+    "anchor_invalid": "no checkpoint before the cutoff is sound: all commits are needed",
+    "gap": "a commit after the checkpoint that the log would begin with is missing",
+    "checkpoint_protection": "the table protects its checkpoints, and a version that would go has "
+    "a protocol that is not known",
+    "no_hint": "without _last_checkpoint Delta deletes nothing",
+    "nothing_to_delete": "nothing lies before the checkpoint that the log begins with",
+}
+"""Why nothing is planned, by name."""
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What is asked of a plan, and what the table says of itself; times in ms.
+
+    ``in_commit`` is None where commits are as old as their files, ``protection_before`` 0 where
+    no checkpoint is protected.
+    """
+
+    planned_ms: int
+    retention_ms: int
+    granularity: str = "day"
+    mode: str = "protocol"
+    enabled: bool = True
+    creates_anchor: bool = False
+    min_keep_version: int | None = None
+    in_commit: InCommitTimes | None = None
+    protection_before: int = 0
+    has_sidecars: bool = False
+
+    @property
+    def cutoff_ms(self) -> int:
+        """The start of the day, hour or minute, in UTC, in which the retention begins."""
+        step = GRANULARITY_MS[self.granularity]
+        return (self.planned_ms - self.retention_ms) // step * step
+
+    @property
+    def left_over_ms(self) -> int:
+        """What nobody names must be older than this: writers may be about to name it."""
+        return min(self.cutoff_ms, self.planned_ms - DAY_MS)
+
+
+def terms(  # noqa: PLR0913
+    head: TableHead,
+    *,
+    planned_ms: int,
+    retention_ms: int,
+    granularity: str,
+    mode: str,
+    force: bool,
+    creates_anchor: bool,
+    min_keep_version: int | None,
+) -> Terms:
+    """The terms of a plan for the head's table."""
+    properties, features = head.properties, feature_names(head.protocol)
+    told = None
+    if properties.in_commit_timestamps:
+        told = InCommitTimes(
+            properties.in_commit_timestamp_enablement_version or 0,
+            properties.in_commit_timestamp_enablement_timestamp_ms,
+        )
+    before = properties.require_checkpoint_protection_before_version
+    return Terms(
+        planned_ms=planned_ms,
+        retention_ms=retention_ms,
+        granularity=granularity,
+        mode=mode,
+        enabled=properties.enable_expired_log_cleanup or force,
+        creates_anchor=creates_anchor,
+        min_keep_version=min_keep_version,
+        in_commit=told,
+        protection_before=before if "checkpointProtection" in features else 0,
+        has_sidecars="v2Checkpoint" in features,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LogCleanupPlan:
+    """What the ``expired_logs`` stage planned, as the executing stage needs it; sizes in bytes.
+
+    ``anchor_version`` is that of the checkpoint which the log begins with afterwards, None when
+    nothing is planned; it is yet to be written where ``creates_anchor`` says so.
+    """
+
+    table: str
+    table_id: str
+    version: int
+    mode: str
+    cutoff_ms: int
+    retention_ms: int
+    table_retention_ms: int
+    planned_ms: int
+    digest: str
+    files: int
+    bytes: int
+    anchor_version: int | None
+    creates_anchor: bool
+    stop_reason: str | None
+    earliest_version_before: int | None
+    earliest_version_after: int | None
+
+
+def retention_ms(
+    properties: TableProperties, asked_ms: int | None, *, allow_short: bool, table: str
+) -> int:
+    """The time that versions are kept: as asked, else ``delta.logRetentionDuration``, in ms.
+
+    Without being asked never less than removed files are kept: their versions can still be read.
+    Raises RetentionError for a negative one, and unless allowed for one that is below the table's
+    own or below the time that its removed files are kept.
+    """
+    own_ms, files_ms = properties.log_retention_ms, properties.deleted_file_retention_ms
+    if asked_ms is None:
+        return own_ms if allow_short else max(own_ms, files_ms)
+    if asked_ms < 0:
+        raise RetentionError(table, "a retention can't be less than 0 hours", "ask for 0 or more")
+    for least_ms, what in ((own_ms, "log retention"), (files_ms, "deletedFileRetentionDuration")):
+        if asked_ms < least_ms and not allow_short:
+            raise RetentionError(
+                table,
+                f"log retention of {shown_length(asked_ms)} is below the table's {what} of "
+                f"{shown_length(least_ms)}",
+                "raise it, or allow a short retention (--allow-short-retention, "
+                "log_cleanup.allow_short_retention) if nobody reads older versions",
+            )
+    return asked_ms
+
+
+def ready_head(
+    plan: LogCleanupPlan, *, max_age_ms: int, force: bool, asked: bool, now_ms: int
+) -> TableHead:
+    """The newest version of the planned table, once nothing speaks against executing the plan.
+
+    Raises StalePlanError, UnsupportedFeatureError or LogGapError; nothing is changed.
+    """
+    table = plan.table
+    refuse_old(table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
+    head = table_head(Location.of(table))
+    refuse_other_table(head, table_id=plan.table_id, version=plan.version)
+    refuse_unsupported(head.protocol, Operation.CLEAN_LOG, table=table)
+    properties = head.properties
+    if not (properties.enable_expired_log_cleanup or force):
+        raise StalePlanError(table, "its log cleanup was disabled since the plan", "plan again")
+    if not asked and properties.log_retention_ms > plan.retention_ms:
+        raise StalePlanError(table, "its log retention was raised since the plan", "plan again")
+    return head

@@ -1,0 +1,75 @@
+"""Whether versions may go that a table's checkpoint protection is about (RFC, requirement c)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from maint_assets.delta.actions import parse_action
+from maint_assets.delta.checksum import VersionChecksum
+from maint_assets.delta.features import Operation, unsupported
+from maint_assets.delta.names import checksum_name
+from maint_assets.errors import CorruptLogError, LogGapError, NotADeltaTableError
+from maint_assets.log_cleanup.log_directory import log_entry
+from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.log import LOG
+from maint_assets.snapshot.other_actions import log_lines
+from maint_assets.storage import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from maint_assets.delta.actions import Protocol
+    from maint_assets.log_cleanup.log_directory import LogDirectory
+    from maint_assets.storage.location import Location
+
+
+def is_protected(log: LogDirectory, *, anchor: int, before: int) -> bool:
+    """Whether the versions below an anchor must stay: some below ``before`` would stay too, and a
+    protocol among those that go is not known, or cannot be told."""
+    versions = log.commit_versions
+    going = versions[versions < anchor]
+    if not going.size or anchor >= before:
+        return False
+    try:
+        first = _protocol_at(log.location, int(going[0]))
+        if first is None:
+            return True
+        protocols = [first, *_protocols(log, last=anchor)]
+    except (CorruptLogError, LogGapError):
+        return True
+    return any(unsupported(each, Operation.READ) for each in protocols) or bool(
+        unsupported(protocols[-1], Operation.CLEAN_LOG)
+    )
+
+
+def protocol_of_checksum(location: Location, version: int) -> Protocol | None:
+    """The protocol that a version's checksum records; None without one."""
+    try:
+        found = VersionChecksum.parse(read.content(location, f"{LOG}/{checksum_name(version)}"))
+    except OSError:
+        return None
+    return found and found.protocol
+
+
+def _protocol_at(location: Location, version: int) -> Protocol | None:
+    """The protocol of the oldest version that would go."""
+    found = protocol_of_checksum(location, version)
+    if found is not None:
+        return found
+    try:
+        return table_head(location, version).protocol
+    except NotADeltaTableError:
+        return None
+
+
+def _protocols(log: LogDirectory, *, last: int) -> Iterator[Protocol]:
+    """The protocols that commits up to a version set, oldest first."""
+    for row in log.commits.to_pylist():
+        if row["version"] > last or (entry := log_entry(row)) is None:
+            continue
+        for line in log_lines(log.location, entry):
+            if b'"protocol"' not in line:
+                continue
+            found = parse_action(line, table=log.location.uri, file=entry.file.name).protocol
+            if found is not None:
+                yield found

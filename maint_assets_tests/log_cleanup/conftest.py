@@ -1,0 +1,32 @@
+"""Chains that clean logs: each on an instance of its own, gone after the test."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from maint_assets_tests.chain import Chain, set_clock
+from maint_assets_tests.log_cleanup.logs import NOW_MS
+
+CleaningOf = Callable[..., Chain]
+
+
+@pytest.fixture
+def cleaning_of(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CleaningOf]:
+    """Chains that keep 26 days before NOW_MS, unless settings say otherwise."""
+    made: list[Chain] = []
+
+    def cleaning_of(path: Path, *, now_ms: int = NOW_MS, **asked: Any) -> Chain:
+        settings = {"retention": "26 days", "allow_short_retention": True} | asked
+        chain = Chain.cleaning(path, tmp_path_factory.mktemp("workspace"), **settings)
+        made.append(chain)
+        set_clock(chain, now_ms)
+        return chain
+
+    yield cleaning_of
+    for chain in made:
+        chain.launcher.instance.dispose()

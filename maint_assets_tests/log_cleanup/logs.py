@@ -1,0 +1,103 @@
+"""Logs with a commit a day, and what would go of them: for tests of the plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
+from maint_assets.log_cleanup.plan import DAY_MS, Terms, terms
+from maint_assets.snapshot.head import table_head
+from maint_assets.storage.location import Location
+from maint_assets_tests.builder import TableBuilder
+
+NOW_MS = 1_795_341_600_000
+"""2026-11-22 10:00 UTC."""
+
+OLDEST_DAYS = 40
+
+
+def daily_log(
+    path: Path,
+    *,
+    checkpoints: Iterable[int] = (),
+    checksums: bool = True,
+    versions: int = 21,
+    at: dict[int, Callable[[TableBuilder], Any]] | None = None,
+    **create: Any,
+) -> TableBuilder:
+    """A table with a commit each noon: version 0 forty days ago, the next a day later.
+
+    ``at`` does something else with the builder once a version is committed.
+    """
+    builder = TableBuilder(path, now_ms=NOW_MS).at(days_ago=OLDEST_DAYS, hours_ago=-2)
+    builder.create(**create)
+    for version in range(versions):
+        builder.at(days_ago=OLDEST_DAYS - version, hours_ago=-2)
+        if version:
+            builder.add(f"part-{version:05d}.parquet", rows=1)
+        if version in checkpoints:
+            builder.checkpoint()
+        if checksums:
+            builder.checksum()
+        (at or {}).get(version, lambda _: None)(builder)
+    return builder
+
+
+def planned(path: Path, *, days: float = 26, **asked: Any) -> tuple[set[str], Findings]:
+    """The names below ``_delta_log`` that would go at NOW_MS, and what was found."""
+    rows, found = planned_rows(path, days=days, **asked)
+    return {name.removeprefix("_delta_log/") for name in rows["path"].to_pylist()}, found
+
+
+def planned_rows(path: Path, *, days: float = 26, **asked: Any) -> tuple[pa.Table, Findings]:
+    """The rows of the plan at NOW_MS, and what was found."""
+    return expired_logs(Location.of(str(path)), terms_of(path, days=days, **asked))
+
+
+def terms_of(path: Path, *, days: float, now_ms: int = NOW_MS, **asked: Any) -> Terms:
+    """The terms of a plan that keeps so many days."""
+    settings: dict[str, Any] = {
+        "granularity": "day",
+        "mode": "protocol",
+        "force": False,
+        "creates_anchor": False,
+        "min_keep_version": None,
+        **asked,
+    }
+    head = table_head(Location.of(str(path)))
+    return terms(head, planned_ms=now_ms, retention_ms=int(days * DAY_MS), **settings)
+
+
+def rewrite(file: Path, text: str) -> None:
+    """Gives a file another text; it stays as old as it was."""
+    found = file.stat()
+    file.write_text(text)
+    os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def commits(*versions: int) -> set[str]:
+    """The names of commits."""
+    return {f"{version:020d}.json" for version in versions}
+
+
+def of_versions(*versions: int) -> set[str]:
+    """The names of commits and their checksums."""
+    return commits(*versions) | {f"{version:020d}.crc" for version in versions}
+
+
+def single(version: int) -> str:
+    """The name of a checkpoint in one file."""
+    return f"{version:020d}.checkpoint.parquet"
+
+
+def parts(version: int, count: int) -> set[str]:
+    """The names of a checkpoint in parts."""
+    return {
+        f"{version:020d}.checkpoint.{part:010d}.{count:010d}.parquet"
+        for part in range(1, count + 1)
+    }

@@ -1,0 +1,313 @@
+"""The execution of a plan: exactly that, each file recorded, and what is kept stays readable."""
+
+import json
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from maint_assets.errors import (
+    DeletionFailedError,
+    MaintError,
+    RetentionError,
+    StalePlanError,
+    UnsupportedFeatureError,
+)
+from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.chain import set_clock
+from maint_assets_tests.log_cleanup.conftest import CleaningOf
+from maint_assets_tests.log_cleanup.logs import (
+    NOW_MS,
+    daily_log,
+    of_versions,
+    rewrite,
+    single,
+)
+from maint_assets_tests.oracles import delta_rs, delta_spark
+from maint_assets_tests.vacuum.test_faults import read_only
+
+DAY_MS = 86_400_000
+
+
+def _names(builder: TableBuilder) -> set[str]:
+    files = (path for path in builder.log.rglob("*") if path.is_file())
+    return {str(path.relative_to(builder.log)) for path in files}
+
+
+def test_exactly_the_plan_goes_and_all_that_is_kept_reads_as_before(
+    spark: SparkSession, tmp_path: Path, cleaning_of: CleaningOf
+):
+    builder = daily_log(tmp_path, checkpoints=(5, 10, 18))
+    before, rows = _names(builder), {v: delta_rs.rows(tmp_path, v) for v in range(10, 21)}
+    chain = cleaning_of(tmp_path)
+
+    report = chain.clean()
+
+    gone = of_versions(*range(10)) | {single(5)}
+    assert before - _names(builder) == gone
+    assert {v: delta_rs.rows(tmp_path, v) for v in rows} == rows
+    for version in (10, 11, 13, 20):
+        assert delta_spark.rows(spark, tmp_path, version) == rows[version]
+    assert {path: found[0] for path, found in chain.ledger(report).items()} == {
+        f"_delta_log/{name}": "deleted" for name in gone
+    }
+
+
+def test_the_report_has_the_numbers(tmp_path: Path, cleaning_of: CleaningOf):
+    daily_log(tmp_path, checkpoints=(5, 10))
+
+    report = cleaning_of(tmp_path).clean().json(paths=True)
+
+    assert report["planned"] == report["deleted"] == {"commit": 10, "checksum": 10, "checkpoint": 1}
+    assert (report["failed"], report["missing"], report["skipped"]) == (0, 0, 0)
+    assert (report["anchor_version"], report["stop_reason"]) == (10, None)
+    assert (report["earliest_version_before"], report["earliest_version_after"]) == (0, 10)
+    assert report["cutoff_ms"] == NOW_MS - NOW_MS % DAY_MS - 26 * DAY_MS
+    assert len(report["paths"]) == 21
+    assert set(report["seconds"]) == {"snapshot", "expired_logs", "deleted_logs"}
+
+
+def test_a_second_run_finds_nothing(tmp_path: Path, cleaning_of: CleaningOf):
+    daily_log(tmp_path, checkpoints=(5, 10))
+    chain = cleaning_of(tmp_path)
+    chain.clean()
+
+    report = chain.clean().json()
+
+    assert (report["stop_reason"], report["deleted"]) == ("nothing_to_delete", {})
+
+
+def test_a_plan_deletes_nothing(tmp_path: Path, cleaning_of: CleaningOf):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    before = _names(builder)
+
+    assert not cleaning_of(tmp_path).plan_cleanup().is_empty
+    assert _names(builder) == before
+
+
+def test_deltas_messages_are_logged(
+    tmp_path: Path, cleaning_of: CleaningOf, caplog: pytest.LogCaptureFixture
+):
+    daily_log(tmp_path, checkpoints=(5, 10))
+    caplog.set_level(logging.INFO, logger="maint_assets")
+
+    cleaning_of(tmp_path).clean()
+
+    older = "older than 27 Oct 2026 00:00:00 GMT"
+    assert f"Starting the deletion of log files {older}" in caplog.messages
+    assert f"Deleted 21 log files {older}" in caplog.messages
+
+
+def test_files_that_changed_or_went_meanwhile_are_told(tmp_path: Path, cleaning_of: CleaningOf):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    chain = cleaning_of(tmp_path)
+    report = chain.plan_cleanup()
+    (builder.log / f"{3:020d}.crc").unlink()
+    (builder.log / f"{4:020d}.crc").write_text("{}")
+
+    done = chain.clean(report)
+
+    found = done.json()
+    assert done.error is None
+    assert (found["missing"], found["skipped"], found["failed"]) == (1, 1, 0)
+    outcome, error = chain.ledger(done)[f"_delta_log/{4:020d}.crc"]
+    assert (outcome, error) == ("skipped", "changed since it was planned")
+
+
+def _lose(builder: TableBuilder) -> None:
+    (builder.log / single(10)).unlink()
+
+
+def _damage(builder: TableBuilder) -> None:
+    (builder.log / single(10)).write_bytes(b"PAR1")
+
+
+def _lose_a_commit(builder: TableBuilder) -> None:
+    (builder.log / f"{15:020d}.json").unlink()
+
+
+def _replace(builder: TableBuilder) -> None:
+    builder.commit([{"metaData": builder.metadata | {"id": "another"}}])
+
+
+def _raise_retention(builder: TableBuilder) -> None:
+    settings = {"delta.logRetentionDuration": "interval 90 days"}
+    builder.commit([{"metaData": builder.metadata | {"configuration": settings}}])
+
+
+def _disable(builder: TableBuilder) -> None:
+    settings = {"delta.enableExpiredLogCleanup": "false"}
+    builder.commit([{"metaData": builder.metadata | {"configuration": settings}}])
+
+
+def _upgrade(builder: TableBuilder) -> None:
+    protocol = builder.protocol | {"minReaderVersion": 1, "minWriterVersion": 7}
+    builder.commit([{"protocol": protocol | {"writerFeatures": ["fromTheFuture"]}}])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "told"),
+    [
+        (_lose, StalePlanError, "cannot begin with checkpoint 10: it is gone"),
+        (_damage, StalePlanError, "cannot begin with checkpoint 10: checkpoint"),
+        (_lose_a_commit, MaintError, "commit 00000000000000000015.json is missing"),
+        (_replace, StalePlanError, "is table another now"),
+        (_raise_retention, StalePlanError, "its log retention was raised"),
+        (_disable, StalePlanError, "its log cleanup was disabled"),
+        (_upgrade, UnsupportedFeatureError, "fromTheFuture"),
+    ],
+)
+def test_nothing_goes_when_the_table_is_another_one_than_was_planned_on(
+    tmp_path: Path,
+    cleaning_of: CleaningOf,
+    change: Callable[[TableBuilder], None],
+    error: type[MaintError],
+    told: str,
+):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    chain = cleaning_of(tmp_path, retention=None, now_ms=NOW_MS + 4 * DAY_MS)
+    report = chain.plan_cleanup()
+    change(builder.at(days_ago=0))
+    before = _names(builder)
+
+    with pytest.raises(error, match=re.escape(told)):
+        chain.clean(report)
+
+    assert _names(builder) == before
+    assert len(report.json(paths=True)["paths"]) == 21
+
+
+def test_an_old_plan_is_refused(tmp_path: Path, cleaning_of: CleaningOf):
+    daily_log(tmp_path, checkpoints=(5, 10))
+    chain = cleaning_of(tmp_path)
+    report = chain.plan_cleanup()
+    set_clock(chain, NOW_MS + DAY_MS + 1)
+
+    with pytest.raises(StalePlanError, match="the plan is 1 day"):
+        chain.clean(report)
+
+
+def test_another_plan_than_the_approved_one_is_refused(tmp_path: Path, cleaning_of: CleaningOf):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    chain = cleaning_of(tmp_path)
+    report = chain.plan_cleanup()
+    (builder.log / f"{3:020d}.crc").unlink()
+    chain.plan_cleanup()
+
+    with pytest.raises(StalePlanError):
+        chain.clean(report)
+
+
+def test_a_new_checkpoint_that_names_a_planned_sidecar_keeps_it(
+    tmp_path: Path, cleaning_of: CleaningOf
+):
+    at = {version: lambda table: table.checkpoint("v2-json", parts=1) for version in (5, 10, 20)}
+    builder = daily_log(tmp_path, at=at, features=("v2Checkpoint",))
+    chain = cleaning_of(tmp_path)
+    report = chain.plan_cleanup()
+    (old,) = builder.log.glob(f"{5:020d}.checkpoint.*.json")
+    (new,) = builder.log.glob(f"{20:020d}.checkpoint.*.json")
+    named = next(line for line in old.read_text().splitlines() if '"sidecar"' in line)
+    rewrite(new, new.read_text() + named + "\n")
+
+    done = chain.clean(report)
+
+    sidecar = f"_delta_log/_sidecars/{json.loads(named)['sidecar']['path']}"
+    assert chain.ledger(done)[sidecar] == ("skipped", "named by a checkpoint that stays")
+    assert (tmp_path / sidecar).exists()
+
+
+def test_an_anchor_is_written_first_where_it_is_asked_for(
+    spark: SparkSession, tmp_path: Path, cleaning_of: CleaningOf
+):
+    builder = daily_log(tmp_path, checkpoints=(18,))
+    rows = {version: delta_rs.rows(tmp_path, version) for version in range(13, 21)}
+    chain = cleaning_of(tmp_path, create_anchor_checkpoint=True)
+
+    report = chain.clean().json()
+
+    assert (report["anchor_version"], report["checkpoint_written"]) == (13, 13)
+    assert (builder.log / single(13)).exists()
+    assert not (builder.log / f"{12:020d}.json").exists()
+    assert json.loads((builder.log / "_last_checkpoint").read_text())["version"] == 18
+    assert {version: delta_rs.rows(tmp_path, version) for version in rows} == rows
+    assert delta_spark.rows(spark, tmp_path, 13) == rows[13]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"retention": "-1 days"}, "can't be less than 0"),
+        ({"retention": "29 days", "allow_short_retention": False}, "below the table's log ret"),
+    ],
+)
+def test_a_retention_that_is_too_short_is_refused(
+    tmp_path: Path, cleaning_of: CleaningOf, asked: dict[str, Any], told: str
+):
+    daily_log(tmp_path, checkpoints=(5, 10))
+
+    with pytest.raises(RetentionError, match=told):
+        cleaning_of(tmp_path, **asked).plan_cleanup()
+
+
+def test_versions_are_kept_as_long_as_their_removed_files(tmp_path: Path, cleaning_of: CleaningOf):
+    settings = {
+        "delta.logRetentionDuration": "interval 1 day",
+        "delta.deletedFileRetentionDuration": "interval 26 days",
+    }
+    daily_log(tmp_path, checkpoints=(5, 10, 18), configuration=settings)
+    asked = {"retention": None, "allow_short_retention": False}
+
+    report = cleaning_of(tmp_path, **asked).plan_cleanup().json()
+
+    assert report["anchor_version"] == 10
+    assert "26 days" in report["notes"][0]
+
+
+def test_unknown_features_are_refused_by_name(tmp_path: Path, cleaning_of: CleaningOf):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    _upgrade(builder)
+
+    with pytest.raises(UnsupportedFeatureError, match="fromTheFuture"):
+        cleaning_of(tmp_path).plan_cleanup()
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview"])
+def test_a_table_of_a_catalog_is_left_to_it(tmp_path: Path, cleaning_of: CleaningOf, feature: str):
+    daily_log(tmp_path, checkpoints=(5, 10), features=("inCommitTimestamp", feature))
+
+    with pytest.raises(UnsupportedFeatureError, match="the catalog owns the commits"):
+        cleaning_of(tmp_path).plan_cleanup()
+
+
+@pytest.mark.slow
+def test_what_cannot_be_deleted_fails_the_run_and_the_next_one_ends_it(
+    tmp_path: Path, cleaning_of: CleaningOf
+):
+    at = {version: lambda table: table.checkpoint("v2-json", parts=2) for version in (5, 10)}
+    builder = daily_log(tmp_path, at=at, features=("v2Checkpoint",))
+    chain = cleaning_of(tmp_path)
+
+    with read_only(builder.log / "_sidecars"):
+        done = chain.clean()
+
+    assert isinstance(done.error, DeletionFailedError)
+    assert (done.json()["failed"], done.json()["deleted"]["commit"]) == (2, 10)
+    assert chain.clean().json()["deleted"] == {"sidecar": 2}
+
+
+def test_a_directory_in_the_place_of_a_file_is_left(tmp_path: Path, cleaning_of: CleaningOf):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    chain = cleaning_of(tmp_path)
+    report = chain.plan_cleanup()
+    (builder.log / f"{3:020d}.json").unlink()
+    (builder.log / f"{3:020d}.json").mkdir()
+
+    done = chain.clean(report)
+
+    assert done.error is None
+    assert chain.ledger(done)[f"_delta_log/{3:020d}.json"][0] == "skipped"

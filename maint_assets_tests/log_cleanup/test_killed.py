@@ -1,0 +1,91 @@
+"""Kill -9 after each class of deletions: every kept version stays readable, a rerun converges."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.log_cleanup.expired_logs import ORDER
+from maint_assets.log_cleanup.plan import LogCleanupPlan
+from maint_assets.snapshot.head import table_head
+from maint_assets.storage.location import Location
+from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.log_cleanup.killing import write_plan
+from maint_assets_tests.log_cleanup.logs import NOW_MS, daily_log, planned, planned_rows
+from maint_assets_tests.oracles import delta_rs
+
+UUID = "01234567-89ab-cdef-0123-456789abcdef"
+ANCHOR, NEWEST = 10, 20
+
+
+def _log_of_every_kind(path: Path) -> TableBuilder:
+    at = {
+        3: lambda table: table.checkpoint(),
+        5: lambda table: table.checkpoint("v2-json", parts=2),
+        ANCHOR: lambda table: table.checkpoint("v2-parquet", parts=2),
+        18: lambda table: table.checkpoint("v2-json", parts=2),
+    }
+    builder = daily_log(path, at=at, features=("v2Checkpoint",))
+    (builder.log / "_staged_commits").mkdir()
+    names = (
+        f"{0:020d}.{4:020d}.compacted.json",
+        f"_commit_{UUID}.json.tmp",
+        f"_staged_commits/{9:020d}.{UUID}.json",
+        f".{2:020d}.json.crc",
+        f"{4:020d}.checkpoint.{1:010d}.{2:010d}.parquet",
+    )
+    for name in names:
+        builder.write_log(name, "x").age(f"_delta_log/{name}", 30)
+    return builder
+
+
+def _plan(path: Path, files: int) -> LogCleanupPlan:
+    head = table_head(Location.of(str(path)))
+    return LogCleanupPlan(
+        table=str(path), table_id=head.metadata.id, version=head.version, mode="protocol",
+        cutoff_ms=0, retention_ms=0, table_retention_ms=0, planned_ms=NOW_MS, digest="",
+        files=files, bytes=0, anchor_version=ANCHOR, creates_anchor=False, stop_reason=None,
+        earliest_version_before=0, earliest_version_after=ANCHOR,
+    )  # fmt: skip
+
+
+def _kept(path: Path) -> dict[int, Any]:
+    """The files of each kept version by delta-rs, and the rows of some of them."""
+    return {
+        version: delta_rs.rows(path, version)
+        if version in {ANCHOR, NEWEST}
+        else sorted(DeltaTable(path, version=version).file_uris())
+        for version in range(ANCHOR, NEWEST + 1)
+    }
+
+
+@pytest.mark.parametrize("kind", ORDER)
+def test_every_kept_version_is_readable_when_all_is_killed_after_a_class(tmp_path: Path, kind: str):
+    path, place = tmp_path / "table", tmp_path / "plan"
+    builder = _log_of_every_kind(path)
+    before = _kept(path)
+    rows, found = planned_rows(path)
+    kinds = rows["kind"].to_pylist()
+    assert (found.anchor_version, set(kinds)) == (ANCHOR, set(ORDER))
+    write_plan(place, rows, _plan(path, rows.num_rows))
+    killed_at = kinds.index(kind) + kinds.count(kind) - 1
+
+    command = [sys.executable, "-m", "maint_assets_tests.log_cleanup.killing"]
+    ended = subprocess.run([*command, str(place), str(killed_at)], check=False)
+
+    assert ended.returncode == -signal.SIGKILL
+    left = [row["path"] for row in rows.to_pylist() if (path / row["path"]).exists()]
+    assert len(left) == rows.num_rows - killed_at
+    assert _kept(path) == before
+    again, found = planned(path)
+    assert {f"_delta_log/{name}" for name in again} == set(left)
+    assert found.anchor_version == ANCHOR
+    cleaned(rows.to_batches(), _plan(path, rows.num_rows), Location.of(str(place / "ledger")))
+    assert _kept(path) == before
+    assert planned(path)[1].stop_reason == "nothing_to_delete"
+    assert (builder.log / f"{ANCHOR:020d}.json").exists()
