@@ -1,6 +1,7 @@
 """Checkpoints of ours beside Delta's own: the same hint, and readers find the same in both.
 
-deltalake is built on delta-kernel-rs and stands for Kernel here.
+deltalake (1.6.6) is built on delta-kernel-rs and stands for Kernel here. It is held to what the
+commits say, as in Delta's own V2 checkpoint without texts it found no statistics.
 """
 
 import shutil
@@ -221,7 +222,7 @@ def test_what_has_expired_is_what_delta_leaves_out(spark: SparkSession, tmp_path
         assert content(table.path, name) == content(theirs, name), name
 
 
-@pytest.mark.parametrize("policy", ["classic", "v2"])
+@pytest.mark.parametrize("policy", ["classic", pytest.param("v2", marks=pytest.mark.long)])
 def test_old_version_is_read_from_its_checkpoint_alone(
     spark: SparkSession, tmp_path: Path, policy: str
 ) -> None:
