@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from maint_assets.storage.write import forget_sum
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
@@ -28,7 +30,7 @@ def put_file_if_absent(
         _synced(copy)
         check(copy)
         if not target.exists():
-            _forget_sum(target)
+            forget_sum(target)
         try:
             os.link(copy, target)
         except FileExistsError:
@@ -42,7 +44,7 @@ def replace(location: Location, path: str, body: bytes) -> None:
     with _beside(target) as copy:
         copy.write_bytes(body)
         _synced(copy)
-        _forget_sum(target)
+        forget_sum(target)
         copy.replace(target)
 
 
@@ -55,14 +57,6 @@ def _beside(target: Path) -> Generator[Path, None, None]:
         yield copy
     finally:
         copy.unlink(missing_ok=True)
-
-
-def _forget_sum(target: Path) -> None:
-    """Removes what Hadoop's local file system keeps beside a file: the sum of other contents.
-
-    Delta would take the new file for a broken one.
-    """
-    target.with_name(f".{target.name}.crc").unlink(missing_ok=True)
 
 
 def _synced(path: Path) -> None:
