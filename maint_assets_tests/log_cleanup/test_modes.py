@@ -121,6 +121,18 @@ def test_ours_keeps_versions_since_the_cutoff_that_delta_spark_loses(
     assert len(delta_spark.rows(spark, theirs.path, 14)) == 14
 
 
+def test_a_late_commit_stays_that_delta_spark_lets_go(spark: SparkSession, tmp_path: Path) -> None:
+    log = log_of_21_days(tmp_path, NOON_MS, lambda log: log.checkpoint(5).checkpoint(10))
+    log.touch(log.ago_ms(15), commit_name(8))
+
+    names, found = _planned(log, "protocol", at_ms=NOON_MS)
+    gone = spark_cleanup(spark, tmp_path, now_ms=NOON_MS)
+
+    # By its time version 8 and all after it are 15 days old at most, of 26 that are kept.
+    assert (found.cutoff_version, found.anchor_version) == (7, 5)
+    assert commit_name(8) in gone - names
+
+
 @pytest.mark.oracle
 def test_random_logs_lose_the_same_by_mode_spark_and_by_delta_spark(
     spark: SparkSession, tmp_path: Path
