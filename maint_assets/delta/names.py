@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
@@ -60,9 +62,10 @@ _FORMAT_RANKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
+class LogFile(msgspec.Struct, frozen=True):
     """One file of ``_delta_log`` whose name says what it is.
+
+    A msgspec struct as the actions are: a log has many.
 
     ``part`` (from 1) and ``parts`` are set for checkpoint parts, ``end_version`` for compactions.
     """

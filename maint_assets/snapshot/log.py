@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from maint_assets.delta.names import LogFile, LogFileKind
 from maint_assets.delta.timestamps import monotonic
 from maint_assets.errors import LogGapError, NotADeltaTableError
@@ -23,8 +25,7 @@ STAGED = f"{LOG}/_staged_commits"
 _CHECKPOINTS = (LogFileKind.CHECKPOINT, LogFileKind.CHECKPOINT_PART, LogFileKind.CHECKPOINT_V2)
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(msgspec.Struct, frozen=True):
     """One file of the log that the protocol names; size in bytes, mtime in ms."""
 
     file: LogFile

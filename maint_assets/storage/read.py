@@ -6,9 +6,9 @@ import itertools
 import os
 import stat
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import obstore
 import pyarrow.parquet as pq
 from obstore.exceptions import BaseError
@@ -24,8 +24,7 @@ _CHUNK_BYTES = 8 * 1024 * 1024
 _ENTRIES = 8_192
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(msgspec.Struct, frozen=True):
     """A file by its name in one directory: size in bytes, last modification in ms."""
 
     name: str
