@@ -30,6 +30,9 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask before acting.")
 _workspace = click.option(
     "--workspace", default="./.maint", show_default=True, help="Where plans and ledgers are kept."
 )
+_at_once = click.option("--execute", "--yes", "_at_once", is_flag=True, hidden=True)
+"""As the commands that plan have them; what is written at once has nothing to plan."""
+
 _OPTIONS = {
     "--target-file-size": "--target-size",
     "--compaction": "--min-size",
@@ -184,6 +187,24 @@ def inspect(table_uri: str, workspace: str, as_json: bool) -> None:  # noqa: FBT
         _print_json(inspection_json(seen))
     else:
         show_inspection(out, seen)
+
+
+@cli.command()
+@click.argument("table_uri")
+@_at_once
+@_json
+@_workspace
+def checkpoint(table_uri: str, workspace: str, as_json: bool, **_: Any) -> None:  # noqa: FBT001
+    """Write a checkpoint of the newest version at once: new files only, nothing is deleted."""
+    from maint_assets.assets import checkpoint_report  # noqa: PLC0415
+
+    settings, table = _one_table(table_uri, workspace)
+    with _launcher(settings) as launcher:
+        report = checkpoint_report.checkpoint(launcher, table)
+    if as_json:
+        _print_json(report.json())
+    else:
+        checkpoint_report.show_checkpoint(out, report)
 
 
 @cli.command()

@@ -131,6 +131,38 @@ def test_inspect_has_its_keys(run: Shell, table: TableBuilder) -> None:
     assert (found["version"], found["live_files"], found["tombstones"]) == (2, 1, 1)
 
 
+def test_checkpoint_is_written_at_once_and_only_once(run: Shell, table: TableBuilder) -> None:
+    found = run.json("checkpoint", table.path, "--execute", "--yes")
+
+    name = "_delta_log/00000000000000000002.checkpoint.parquet"
+    size = (table.path / name).stat().st_size
+    assert found.pop("seconds") > 0
+    assert found == {
+        "table": str(table.path), "version": 2, "made": True, "files": [name], "actions": 3,
+        "adds": 1, "tombstones": 0, "bytes": size, "hint_moved": True,
+    }  # fmt: skip
+    again = run.json("checkpoint", table.path)
+    assert (again["version"], again["made"], again["files"]) == (2, False, [])
+    assert left(table) == {"live", "old"}
+
+
+def test_checkpoint_for_people_says_what_it_holds(run: Shell, table: TableBuilder) -> None:
+    _, first, _ = run("checkpoint", table.path)
+    _, second, _ = run("checkpoint", table.path)
+
+    assert "checkpoint of version 2 with 3 actions (1 live file, 0 tombstones) in 1 file" in first
+    assert "version 2 has a checkpoint already" in second
+
+
+def test_checkpoint_of_what_cannot_have_one_is_refused(run: Shell, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    strange = TableBuilder(tmp_path / "t").create(features=["neverHeardOf"]).add("a")
+
+    refused(run("checkpoint", tmp_path / "plain"), code=3, said="plain")
+    refused(run("checkpoint", strange.path, "--json"), code=3, said="neverHeardOf")
+    assert not list(strange.log.glob("*checkpoint*"))
+
+
 def test_a_too_short_retention_is_refused(run: Shell, table: TableBuilder) -> None:
     found = run("vacuum", table.path, "--retention", "1 hour", "--json")
 

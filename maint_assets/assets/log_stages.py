@@ -17,8 +17,9 @@ from maint_assets.assets.store import Dataset
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.commit.checkpoint import write_checkpoint
 from maint_assets.config import milliseconds
+from maint_assets.delta.properties import TableProperties
 from maint_assets.delta.timestamps import shown_length
-from maint_assets.errors import DeletionFailedError, LogGapError
+from maint_assets.errors import DeletionFailedError, LogGapError, StalePlanError
 from maint_assets.log_cleanup.deletion import (
     DELETED_LOGS_SCHEMA,
     Cleaned,
@@ -114,8 +115,7 @@ def expired_logs_stage(run: StageRun) -> StageResult:
     seen = run.summary("snapshot", SnapshotSummary)
     refuse_mismatch(seen)
     refuse_operation(seen, "clean_log")
-    head = table_head(Location.of(seen.table))
-    asked = _asked_terms(head, run.table.log_cleanup, planned_ms=run.now_ms())
+    asked = _asked_terms(seen, run.table.log_cleanup, planned_ms=run.now_ms())
     told_all = _planned(run, asked)
     written = run.output.written_rows(told_all.written, EXPIRED_SCHEMA)
     found, metrics = told_all.findings, written.metrics
@@ -123,13 +123,13 @@ def expired_logs_stage(run: StageRun) -> StageResult:
     before, after = found.earliest_before, found.earliest_after
     ending = 0 if before is None or after is None else after - before
     summary = ExpiredLogsSummary(
-        plan=_plan(head, asked, found, written=written),
+        plan=_plan(seen, asked, found, written=written),
         by_kind=by_kind,
         bytes_by_kind={kind: metrics[f"bytes_{kind}"] for kind in by_kind},
         cutoff_version=found.cutoff_version,
         versions_ending=ending,
         rejected=found.rejected,
-        notes=[*_notes(asked, head), *found.notes],
+        notes=[*_notes(asked, run.table.log_cleanup), *found.notes],
         log_files=found.log_files,
         log_bytes=found.log_bytes,
         log_commits=found.log_commits,
@@ -200,13 +200,19 @@ def log_deletion_progress(run: StageRun) -> Share | None:
     return Share(min(batches * BATCH_PATHS, files), files, "files, about")
 
 
-def _asked_terms(head: TableHead, settings: LogCleanupSettings, *, planned_ms: int) -> Terms:
+def _asked_terms(seen: SnapshotSummary, settings: LogCleanupSettings, *, planned_ms: int) -> Terms:
     """What the settings ask of the plan; RetentionError for a retention that is too short."""
+    if seen.properties is None:
+        raise StalePlanError(
+            seen.table, "its snapshot is of an older version of us", "run the chain again"
+        )
+    properties = TableProperties.of(seen.properties, table=seen.table)
     asked = None if settings.retention is None else milliseconds(settings.retention)
     is_allowed = settings.allow_short_retention or settings.mode == "spark"
-    kept_ms = retention_ms(head.properties, asked, allow_short=is_allowed, table=head.table)
+    kept_ms = retention_ms(properties, asked, allow_short=is_allowed, table=seen.table)
     return terms(
-        head,
+        properties,
+        {*seen.reader_features, *seen.writer_features},
         planned_ms=planned_ms,
         retention_ms=kept_ms,
         granularity=settings.granularity,
@@ -217,15 +223,13 @@ def _asked_terms(head: TableHead, settings: LogCleanupSettings, *, planned_ms: i
     )
 
 
-def _notes(asked: Terms, head: TableHead) -> list[str]:
-    """Why versions are kept longer than the table says, where they are."""
-    own_ms = head.properties.log_retention_ms
-    files_ms = head.properties.deleted_file_retention_ms
-    if asked.retention_ms != files_ms or own_ms >= files_ms:
+def _notes(asked: Terms, settings: LogCleanupSettings) -> list[str]:
+    """Why versions are kept longer than the table says, where nobody asked for it."""
+    if settings.retention is not None or asked.retention_ms == asked.table_retention_ms:
         return []
     return [
-        f"versions are kept as long as removed files, {shown_length(files_ms)}: the table's log "
-        f"retention of {shown_length(own_ms)} is shorter"
+        f"versions are kept as long as removed files, {shown_length(asked.retention_ms)}: the "
+        f"table's log retention of {shown_length(asked.table_retention_ms)} is shorter"
     ]
 
 
@@ -243,17 +247,19 @@ def _planned(run: StageRun, asked: Terms) -> _Planned:
     return made
 
 
-def _plan(head: TableHead, asked: Terms, found: Findings, *, written: Dataset) -> LogCleanupPlan:
-    marks = (head.metadata.id, asked.mode, found.anchor_version, found.creates_anchor)
+def _plan(
+    seen: SnapshotSummary, asked: Terms, found: Findings, *, written: Dataset
+) -> LogCleanupPlan:
+    marks = (seen.table_id, asked.mode, found.anchor_version, found.creates_anchor)
     digest = "\n".join(map(str, (*marks, written.digest)))
     return LogCleanupPlan(
-        table=head.table,
-        table_id=head.metadata.id,
-        version=head.version,
+        table=seen.table,
+        table_id=seen.table_id,
+        version=seen.version,
         mode=asked.mode,
         cutoff_ms=asked.cutoff_ms,
         retention_ms=asked.retention_ms,
-        table_retention_ms=head.properties.log_retention_ms,
+        table_retention_ms=asked.table_retention_ms,
         planned_ms=asked.planned_ms,
         digest=hashlib.sha256(digest.encode()).hexdigest()[:32],
         files=written.rows,

@@ -14,13 +14,19 @@ from dataclasses import replace as changed
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from maint_assets.commit.whole_files import put_file_if_absent, replace
+from maint_assets.commit.last_checkpoint import (
+    Members,
+    classic_members,
+    moved_hint,
+    schema_json,
+    v2_members,
+)
+from maint_assets.commit.whole_files import put_file_if_absent
 from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
-from maint_assets.delta.hint import json_checksum, parse_hint
 from maint_assets.errors import ChecksumMismatchError, CommitError, one_line
 from maint_assets.snapshot.checkpoint_parts import Counts, counts, joined, state_parts
 from maint_assets.snapshot.checkpoint_shape import CheckpointShape
@@ -37,8 +43,6 @@ if TYPE_CHECKING:
 
     from maint_assets.snapshot.checkpoint_parts import StatePart
     from maint_assets.snapshot.head import TableHead
-
-HINT = f"{LOG}/_last_checkpoint"
 
 logger = logging.getLogger(__name__)
 
@@ -85,49 +89,64 @@ def write_checkpoint(
     _refuse_mismatch(head, held)
     try:
         if _is_v2(head):
-            placed = _v2(head, others, parts)
+            done = _v2(head, others, parts, shape=shape)
         else:
             file = joined(spark, parts, others, shape=shape, directory=made)
-            placed = _classic(head, file, held, others=len(others))
+            done = _classic(head, file, held, shape=shape, others=len(others))
     except OSError as error:
         found = f"checkpoint {head.version} cannot be written ({one_line(error)})"
         raise CommitError(head.table, found, "make room, or allow writing") from error
-    if placed is None:
+    if done is None:
         return _others(head)
-    return _with_hint(head, placed)
+    return _with_hint(head, *done)
 
 
-def _classic(head: TableHead, file: Path, held: Counts, *, others: int) -> WrittenCheckpoint | None:
-    """The single file, put; None when another one has its name."""
+def _classic(
+    head: TableHead, file: Path, held: Counts, *, shape: CheckpointShape, others: int
+) -> tuple[WrittenCheckpoint, Members] | None:
+    """The single file, put, and what the hint says of it; None when another one has its name."""
     path = f"{LOG}/{head.version:020d}.checkpoint.parquet"
     whole = held + Counts(rows=others, protocols=1, metadata=1)
     if not put_file_if_absent(head.location, path, file, check=partial(_check, head, whole)):
         return None
-    return _written(head, (path,), held, actions=whole.rows)
+    return _written(head, (path,), held, actions=whole.rows), classic_members(shape.classic_schema)
 
 
-def _v2(head: TableHead, others: list[dict[str, Any]], parts: list[StatePart]) -> WrittenCheckpoint:
-    """Sidecars, then the top file that names them."""
+def _v2(
+    head: TableHead, others: list[Members], parts: list[StatePart], *, shape: CheckpointShape
+) -> tuple[WrittenCheckpoint, Members]:
+    """Sidecars, then the top file that names them; and what the hint says of them."""
     named = f"{head.version:020d}.checkpoint"
-    sidecars = [
+    paths = [
         f"{SIDECARS}/{named}.{number:010d}.{len(parts):010d}.{uuid.uuid4()}.parquet"
         for number in range(1, len(parts) + 1)
     ]
-    for part, path in zip(parts, sidecars, strict=True):
+    for part, path in zip(parts, paths, strict=True):
         check = partial(_check, head, part.counts)
         if not put_file_if_absent(head.location, path, Path(part.path), check=check):
             raise CommitError(head.table, f"{path} is there already", "run again")
-    rows = [
-        {"checkpointMetadata": {"version": head.version}},
-        *others,
-        *({"sidecar": _sidecar(head, path)} for path in sidecars),
-    ]
+    held = reduce(add, (part.counts for part in parts), Counts())
+    sidecars = [_sidecar(head, path) for path in paths]
+    tags = _tags(held, sidecars, schema_json(shape.schema))
+    mark = {"checkpointMetadata": {"version": head.version, "tags": tags}}
+    rows = [mark, *map(_present, others)]
     top = f"{LOG}/{named}.{uuid.uuid4()}.json"
-    body = "".join(_line(row) for row in rows).encode()
+    body = "".join(map(_line, [*rows, *({"sidecar": each} for each in sidecars)])).encode()
     if not put_if_absent(head.location, top, body) or read.content(head.location, top) != body:
         raise CommitError(head.table, f"{top} is not what was written", "remove that file")
-    held = reduce(add, (part.counts for part in parts), Counts())
-    return _written(head, (top, *sidecars), held, actions=held.rows + len(rows))
+    actions = held.rows + len(rows) + len(sidecars)
+    hint = v2_members(_sidecar(head, top), others=rows, sidecars=sidecars)
+    return _written(head, (top, *paths), held, actions=actions), hint
+
+
+def _tags(held: Counts, sidecars: list[Members], schema: str | None) -> dict[str, str]:
+    """What a V2 checkpoint tells of its sidecars, as Delta does."""
+    tags = {
+        "sidecarNumActions": str(held.rows),
+        "sidecarSizeInBytes": str(sum(each["sizeInBytes"] for each in sidecars)),
+        "numOfAddFiles": str(held.adds),
+    }
+    return tags if schema is None else {**tags, "sidecarFileSchema": schema}
 
 
 def _check(head: TableHead, expected: Counts, copy: Path) -> None:
@@ -186,38 +205,20 @@ def _written(
     )
 
 
-def _with_hint(head: TableHead, placed: WrittenCheckpoint) -> WrittenCheckpoint:
+def _with_hint(head: TableHead, placed: WrittenCheckpoint, members: Members) -> WrittenCheckpoint:
     """The checkpoint, with the hint moved to it unless that points to a newer one."""
-    try:
-        known = parse_hint(read.content(head.location, HINT))
-    except FileNotFoundError:
-        known = None
-    moves = known is None or known.version <= head.version
-    if moves:
-        replace(head.location, HINT, _hint(head, placed))
-    logger.info("%s: checkpoint %s of %s actions", head.table, head.version, placed.actions)
-    return changed(placed, hint_moved=moves)
-
-
-def _hint(head: TableHead, placed: WrittenCheckpoint) -> bytes:
-    """The hint as Delta writes it, with its own checksum at the end."""
-    hint: dict[str, Any] = {
+    numbers = {
         "version": placed.version,
         "size": placed.actions,
         "sizeInBytes": placed.size,
         "numOfAddFiles": placed.adds,
     }
-    top = placed.files[0]
-    if top.endswith(".json"):
-        size, modified_ms = _size_and_mtime(head, top)
-        name = top.rpartition("/")[2]
-        file = {"path": name, "sizeInBytes": size, "modificationTime": modified_ms}
-        hint["v2Checkpoint"] = file
-    hint["checksum"] = json_checksum(json.dumps(hint))
-    return json.dumps(hint, separators=(",", ":")).encode()
+    moved = moved_hint(head, {**numbers, **members})
+    logger.info("%s: checkpoint %s of %s actions", head.table, head.version, placed.actions)
+    return changed(placed, hint_moved=moved)
 
 
-def _sidecar(head: TableHead, path: str) -> dict[str, Any]:
+def _sidecar(head: TableHead, path: str) -> Members:
     size, modified_ms = _size_and_mtime(head, path)
     name = path.rpartition("/")[2]
     return {"path": name, "sizeInBytes": size, "modificationTime": modified_ms}
@@ -230,10 +231,13 @@ def _size_and_mtime(head: TableHead, path: str) -> tuple[int, int]:
     return found
 
 
-def _line(row: dict[str, dict[str, Any]]) -> str:
-    """One action as a line of the log; what is None is left out."""
-    present = {
+def _present(row: Members) -> Members:
+    """One action as the log has it: what is None is left out."""
+    return {
         name: {key: value for key, value in fields.items() if value is not None}
         for name, fields in row.items()
     }
-    return json.dumps(present, separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+def _line(row: Members) -> str:
+    return json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n"

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from maint_assets.storage.write import forget_sum
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
@@ -27,6 +29,8 @@ def put_file_if_absent(
         shutil.copyfile(source, copy)
         _synced(copy)
         check(copy)
+        if not target.exists():
+            forget_sum(target)
         try:
             os.link(copy, target)
         except FileExistsError:
@@ -40,6 +44,7 @@ def replace(location: Location, path: str, body: bytes) -> None:
     with _beside(target) as copy:
         copy.write_bytes(body)
         _synced(copy)
+        forget_sum(target)
         copy.replace(target)
 
 

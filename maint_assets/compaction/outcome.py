@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -39,20 +39,23 @@ class OrderCounts:
         """All files that were rewritten."""
         return [one + other for one, other in zip(self.of_cubes, self.others, strict=True)]
 
-    def take(self, add: Add, ordering: Ordering, *, is_input: bool) -> None:
-        """Counts a file of a committed bin."""
-        tags = add.tags or {}
-        cube = tags.get(ordering.cube_tag)
-        if not is_input:
-            self.new_cubes.add(cube or "")
-            if len(self.examples) < MOST_EXAMPLES:
-                self.examples.append(add)
+    def take(self, inputs: list[Add], outputs: list[Add], ordering: Ordering) -> None:
+        """Counts the files of a committed bin, where it made a new cube.
+
+        One that was only rewritten has no cube afterwards, or is of the one that it was of before.
+        """
+        made = {(add.tags or {}).get(ordering.cube_tag) for add in outputs}
+        if None in made or made & {(add.tags or {}).get(ordering.cube_tag) for add in inputs}:
             return
-        is_ordered = tags.get(ordering.columns_tag) == ordering.columns_text
-        counts = self.of_cubes if is_ordered else self.others
-        counts[0], counts[1] = counts[0] + 1, counts[1] + add.size
-        if is_ordered:
-            self.cubes.add(cube or "")
+        self.new_cubes.update(cube or "" for cube in made)
+        self.examples += outputs[: MOST_EXAMPLES - len(self.examples)]
+        for add in inputs:
+            tags = add.tags or {}
+            is_ordered = tags.get(ordering.columns_tag) == ordering.columns_text
+            counts = self.of_cubes if is_ordered else self.others
+            counts[0], counts[1] = counts[0] + 1, counts[1] + add.size
+            if is_ordered:
+                self.cubes.add(tags.get(ordering.cube_tag) or "")
 
 
 class Outcome:
@@ -88,15 +91,21 @@ class Outcome:
                 self.reasons[row["reason"]] += 1
             if row["version"] is not None and row["version"] not in self.versions:
                 self.versions.append(row["version"])
-        if self._ordering is not None:
-            for row in rows:
-                if row["state"] == "committed":
-                    add = msgspec.json.decode(row["add"], type=Add)
-                    self.order.take(add, self._ordering, is_input=row["role"] == "input")
+        self._take_ordered([row for row in rows if row["state"] == "committed"])
         here = [(self._partition(row["add"]), row["state"] == "committed") for row in bins]
         changed = {partition for partition, committed in here if committed}
         self.partitions += len(changed - self._counted)
         self._counted = (self._counted | changed) & {partition for partition, _ in here}
+
+    def _take_ordered(self, rows: list[dict[str, Any]]) -> None:
+        """Counts what the order is about: the files of committed bins, bin by bin."""
+        if self._ordering is None:
+            return
+        bins: dict[str, dict[str, list[Add]]] = defaultdict(lambda: {"input": [], "output": []})
+        for row in rows:
+            bins[row["bin"]][row["role"]].append(msgspec.json.decode(row["add"], type=Add))
+        for files in bins.values():
+            self.order.take(files["input"], files["output"], self._ordering)
 
     def _partition(self, add: str) -> _Key:
         """The partition of a file as values of their types, however they are spelled."""

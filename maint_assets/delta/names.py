@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
@@ -46,6 +48,13 @@ _STAGED = re.compile(r"(?P<version>[0-9]+)\.[^./]+\.json")
 _TEMPORARY = re.compile(rf"\.[^/]+\.{_UUID}\.tmp|_commit_{_UUID}\.json\.tmp")
 _HADOOP_CHECKSUM = re.compile(r"\.(?P<name>[^/]+)\.crc")
 
+_PLAIN = {
+    "json": LogFileKind.COMMIT,
+    "crc": LogFileKind.CHECKSUM,
+    "checkpoint.parquet": LogFileKind.CHECKPOINT,
+}
+"""What most names are, for a look that costs little: they are in the grammar too."""
+
 _FORMAT_RANKS = {
     LogFileKind.CHECKPOINT: 0,
     LogFileKind.CHECKPOINT_PART: 1,
@@ -53,9 +62,10 @@ _FORMAT_RANKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
+class LogFile(msgspec.Struct, frozen=True):
     """One file of ``_delta_log`` whose name says what it is.
+
+    A msgspec struct as the actions are: a log has many.
 
     ``part`` (from 1) and ``parts`` are set for checkpoint parts, ``end_version`` for compactions.
     """
@@ -70,6 +80,11 @@ class LogFile:
     @classmethod
     def parse(cls, name: str) -> Self | None:
         """The log file of that bare name, or None for a name the protocol does not define."""
+        digits, _, rest = name.partition(".")
+        plain = _PLAIN.get(rest)
+        if plain is not None and digits.isascii() and digits.isdigit():
+            version = int(digits)
+            return cls(version, plain, name) if version <= _MAX_VERSION else None
         for kind, pattern in _GRAMMAR:
             if match := pattern.fullmatch(name):
                 numbers = {key: int(digits) for key, digits in match.groupdict().items()}

@@ -16,7 +16,14 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from maint_assets.delta.names import LogFile, checked_name, is_temporary, staged_version
+from maint_assets.delta.names import (
+    LogFile,
+    checked_name,
+    checksum_name,
+    commit_name,
+    is_temporary,
+    staged_version,
+)
 from maint_assets.errors import CorruptLogError, LogGapError, StalePlanError
 from maint_assets.log_cleanup.anchor import fault
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
@@ -48,6 +55,7 @@ DELETED_LOGS_SCHEMA = T.StructType([
 ])
 
 _LEDGER_ARROW = arrow_schema(DELETED_LOGS_SCHEMA)
+_NAMES = {"commit": commit_name, "checksum": checksum_name}
 _NOT_PLANNED = write.Deletion("skipped", "not a file that may go from this log")
 _STILL_THERE = write.Deletion("skipped", "the file that it is of is still there")
 _NAMED_AGAIN = write.Deletion("skipped", "named by a checkpoint that stays")
@@ -119,14 +127,15 @@ class _Task:
         self.location, self.plan, self.ledger = Location(plan.table, plan.table), plan, ledger
         self.done: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self.bytes = 0
-        self.anchor = _anchor_files(log_directory(self.location), plan)
+        kept = log_directory(self.location, since=plan.anchor_version)
+        self.anchor = _anchor_files(kept, plan)
         self._referenced: set[str] | None = None
 
     def execute(self, rows: pa.Table) -> None:
         """Deletes one batch and records it."""
         self._refuse_lost_anchor()
         outcomes: list[write.Deletion] = []
-        planned = rows.select(["path", "kind", "size", "modified_ms"]).to_pylist()
+        planned = rows.select(["path", "kind", "version", "size", "modified_ms"]).to_pylist()
         try:
             for row in planned:
                 outcomes.append(self._deleted(row))
@@ -150,7 +159,7 @@ class _Task:
 
     def _deleted(self, row: dict[str, Any]) -> write.Deletion:
         path = row["path"]
-        if not _may_go(path, row["kind"], self.plan):
+        if not (self._is_plain(row) or _may_go(path, row["kind"], self.plan)):
             return _NOT_PLANNED
         if row["kind"] == "sidecar" and (kept := self._kept_sidecar(path)) is not None:
             return kept
@@ -159,6 +168,13 @@ class _Task:
         return write.delete_file(
             self.location, path, size=row["size"], modified_ms=row["modified_ms"]
         )
+
+    def _is_plain(self, row: dict[str, Any]) -> bool:
+        """Whether it is a commit or checksum of a version before the anchor, by its usual name."""
+        version, named = row["version"], _NAMES.get(row["kind"])
+        if named is None or version is None or self.plan.anchor_version is None:
+            return False
+        return version < self.plan.anchor_version and row["path"] == f"{LOG}/{named(version)}"
 
     def _kept_sidecar(self, path: str) -> write.Deletion | None:
         """Why a sidecar stays: checkpoints may have come that name it."""

@@ -115,8 +115,12 @@ class LogDirectory:
         return min((v for v in usable if first <= v <= int(versions[-1])), default=None)
 
 
-def log_directory(location: Location) -> LogDirectory:
-    """What lies in the log of a table now. Raises StorageError."""
+def log_directory(location: Location, *, since: int | None = None) -> LogDirectory:
+    """What lies in the log of a table now: all of it, or what is named from a version on.
+
+    Raises StorageError.
+    """
+    first = "" if since is None else f"{since:020d}."
     places: tuple[tuple[str, Callable[[str, str], _Named | None]], ...] = (
         (LOG, _in_log),
         (STAGED, _staged),
@@ -125,7 +129,7 @@ def log_directory(location: Location) -> LogDirectory:
     found = [
         table
         for directory, named in places
-        for entries in read.directory(location, directory)
+        for entries in read.directory(location, directory, wanted=lambda name: name >= first)
         for table in _tables(directory, entries, named)
     ]
     return LogDirectory(location, pa.concat_tables([LOG_FILES_ARROW.empty_table(), *found]))

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
+from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.timestamps import shown_length
 from maint_assets.errors import RetentionError, StalePlanError
 from maint_assets.log_cleanup.commit_times import InCommitTimes
-from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.head import newest_head
 from maint_assets.snapshot.newer import refuse_old, refuse_other_table
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from maint_assets.delta.properties import TableProperties
     from maint_assets.snapshot.head import TableHead
 
@@ -48,6 +50,7 @@ class Terms(msgspec.Struct, frozen=True):
 
     planned_ms: int
     retention_ms: int
+    table_retention_ms: int
     granularity: str = "day"
     mode: str = "protocol"
     enabled: bool = True
@@ -70,7 +73,8 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 def terms(  # noqa: PLR0913
-    head: TableHead,
+    properties: TableProperties,
+    features: Collection[str],
     *,
     planned_ms: int,
     retention_ms: int,
@@ -80,8 +84,7 @@ def terms(  # noqa: PLR0913
     creates_anchor: bool,
     min_keep_version: int | None,
 ) -> Terms:
-    """The terms of a plan for the head's table."""
-    properties, features = head.properties, feature_names(head.protocol)
+    """The terms of a plan for a table with these properties and features."""
     told = None
     if properties.in_commit_timestamps:
         told = InCommitTimes(
@@ -92,6 +95,7 @@ def terms(  # noqa: PLR0913
     return Terms(
         planned_ms=planned_ms,
         retention_ms=retention_ms,
+        table_retention_ms=properties.log_retention_ms,
         granularity=granularity,
         mode=mode,
         enabled=properties.enable_expired_log_cleanup or force,
@@ -164,7 +168,7 @@ def ready_head(
     """
     table = plan.table
     refuse_old(table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
-    head = table_head(Location.of(table))
+    head = newest_head(Location.of(table))
     refuse_other_table(head, table_id=plan.table_id, version=plan.version)
     refuse_unsupported(head.protocol, Operation.CLEAN_LOG, table=table)
     properties = head.properties

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from maint_assets.snapshot.checkpoint_shape import OVERVIEW_ARROW
 from maint_assets.storage.parts import row_hashes, unwritten
 from maint_assets.storage.rows import told, units
 
@@ -70,7 +69,7 @@ def joined(
     directory: str,
 ) -> Path:
     """One file of all parts and of actions that are no file actions, joined by one task."""
-    target, schema = str(Path(directory) / f"{uuid.uuid4()}.parquet"), _classic(shape)
+    target, schema = str(Path(directory) / f"{uuid.uuid4()}.parquet"), shape.classic_schema
 
     def join(some: list[StatePart]) -> Iterator[pa.RecordBatch]:
         with unwritten(directory):
@@ -143,11 +142,6 @@ class _Part:
 
 def _writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(path, schema, compression="snappy", store_schema=False)
-
-
-def _classic(shape: CheckpointShape) -> pa.Schema:
-    txn, *others = OVERVIEW_ARROW
-    return pa.schema([txn, *shape.schema, *others])
 
 
 def _batches(paths: Iterable[str]) -> Iterator[pa.RecordBatch]:

@@ -94,6 +94,12 @@ class CheckpointShape:
         """The columns of file actions."""
         return pa.schema([("add", self._add), ("remove", _REMOVE)])
 
+    @property
+    def classic_schema(self) -> pa.Schema:
+        """The columns of a single file with all actions."""
+        txn, *others = OVERVIEW_ARROW
+        return pa.schema([txn, *self.schema, *others])
+
     def rows(self, actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """File actions of FULL_ARROW in these columns."""
         for batch in actions:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.delta.paths import TableRoot
-from maint_assets.snapshot.json_actions import json_rows
+from maint_assets.snapshot.json_actions import JsonRows
 from maint_assets.snapshot.log_units import log_errors
 from maint_assets.snapshot.places import placed, vector_path
 from maint_assets.snapshot.schemas import ACTION_ARROW
@@ -34,16 +34,14 @@ def actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]
     Raises CorruptLogError and LogGapError.
     """
     location = Location(table, table)
+    in_json = JsonRows(location)
     for unit in units:
-        yield from _unit_rows(location, unit)
-
-
-def _unit_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
-    with log_errors(location, unit):
-        if unit.path.endswith(".parquet"):
+        if not unit.path.endswith(".parquet"):
+            yield from in_json.read(unit)
+            continue
+        with log_errors(location, unit):
             yield from _checkpoint_rows(location, unit)
-        else:
-            yield from json_rows(location, unit)
+    yield from in_json.rest()
 
 
 def _checkpoint_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:

@@ -10,10 +10,12 @@ import msgspec
 
 from maint_assets.delta.actions import Metadata, Protocol, parse_action
 from maint_assets.delta.checksum import VersionChecksum
+from maint_assets.delta.hint import parse_hint
 from maint_assets.delta.paths import TableRoot, decoded
 from maint_assets.delta.properties import TableProperties
 from maint_assets.errors import CorruptLogError, LogGapError, MaintError, NotADeltaTableError
 from maint_assets.snapshot.log import (
+    LOG,
     SIDECARS,
     LogEntry,
     LogSegment,
@@ -159,6 +161,23 @@ def _head(location: Location, segment: LogSegment) -> TableHead:
         timestamp_ms=_timestamp_ms(location, segment, properties),
         checksum=_checksum(location, segment),
     )
+
+
+def newest_head(location: Location) -> TableHead:
+    """The newest version, without the history before the checkpoint that the hint names.
+
+    Raises as ``table_head``, which it falls back to where the hint leads nowhere.
+    """
+    try:
+        hint = parse_hint(read.content(location, f"{LOG}/_last_checkpoint"))
+        if hint is not None:
+            entries = log_files(location, since=hint.version)
+            segment = next(segments(entries, table=location.uri))
+            if segment.checkpoint is not None:
+                return _head(location, segment)
+    except (OSError, MaintError) as error:
+        logger.info("%s: the hint leads nowhere (%s)", location.uri, error)
+    return table_head(location)
 
 
 class _Head(msgspec.Struct):

@@ -1,15 +1,15 @@
-"""The file actions of a commit, or of a checkpoint in JSON, line by line."""
+"""The file actions of commits, or of a checkpoint in JSON, line by line."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from maint_assets.delta.actions import parse_action
 from maint_assets.delta.paths import TableRoot
+from maint_assets.snapshot.log_units import log_errors
 from maint_assets.snapshot.places import placed, vector_path
 from maint_assets.snapshot.schemas import ACTION_ARROW
 from maint_assets.storage import read
@@ -30,20 +30,53 @@ _PLACED = ("log_key", "path", "inside")
 _READ = pa.schema([field for field in ACTION_ARROW if field.name not in _PLACED])
 
 
-def json_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
-    """The file actions of a file in JSON, and of a commit the commit itself: ACTION_SCHEMA."""
-    name = unit.path.rpartition("/")[2]
-    told: _Told | None = None
-    rows = _Rows(TableRoot.of(location.path))
-    for line in read.lines(location, unit.path, without=None if unit.adds else _ADD):
-        if told is None and unit.commit_ms is not None:
-            told = _Told.of(location, unit, first=line)
-        rows.append(parse_action(line, table=location.uri, file=name), unit, told)
-        if len(rows.read) >= _BATCH_ROWS:
-            yield rows.batch()
-    yield rows.batch()
-    if unit.commit_ms is not None:
-        yield _commit(told or _Told(unit.version, "unknown", unit.commit_ms))
+class JsonRows:
+    """Rows of files in JSON, many of them in one batch: a small commit has only a few.
+
+    ``read`` takes a file in, ``rest`` gives what is left: ACTION_SCHEMA.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self._location, self._root = location, TableRoot.of(location.path)
+        self._rows = _Rows(self._root)
+        self._commits: list[_Told] = []
+        self._units: list[tuple[LogUnit, int]] = []
+
+    def read(self, unit: LogUnit) -> Iterator[pa.RecordBatch]:
+        """The file actions of a file, and of a commit the commit itself, as far as they are due."""
+        name = unit.path.rpartition("/")[2]
+        told: _Told | None = None
+        self._units.append((unit, len(self._rows.read)))
+        lines = read.lines(self._location, unit.path, without=None if unit.adds else _ADD)
+        with log_errors(self._location, unit):
+            for line in lines:
+                action = parse_action(line, table=self._location.uri, file=name)
+                if told is None and unit.commit_ms is not None:
+                    told = _Told.of(self._location, unit, first=action)
+                self._rows.append(action, unit, told)
+                if len(self._rows.read) >= _BATCH_ROWS:
+                    yield self._batch()
+                    self._units.append((unit, 0))
+        if unit.commit_ms is not None:
+            self._commits.append(told or _Told(unit.version, "unknown", unit.commit_ms))
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """The rows that are held, and the commits."""
+        yield self._batch()
+        yield _commits(self._commits)
+        self._commits = []
+
+    def _batch(self) -> pa.RecordBatch:
+        """The rows so far, in one batch; an error names the file that has them."""
+        rows, units, self._units = self._rows.read, self._units, []
+        try:
+            return self._rows.batch()
+        except (OSError, OverflowError, pa.ArrowException):
+            ends = [*(start for _, start in units[1:]), len(rows)]
+            for (unit, start), end in zip(units, ends, strict=True):
+                with log_errors(self._location, unit):
+                    _Rows(self._root, rows[start:end]).batch()
+            raise
 
 
 class _Told(NamedTuple):
@@ -54,15 +87,17 @@ class _Told(NamedTuple):
     commit_ms: int | None
 
     @classmethod
-    def of(cls, location: Location, unit: LogUnit, *, first: bytes) -> Self:
+    def of(cls, location: Location, unit: LogUnit, *, first: Action) -> Self:
         """By its ``commitInfo``, mostly the first line; else by its name and file alone."""
-        name = unit.path.rpartition("/")[2]
-        lines = (line for line in read.lines(location, unit.path) if b'"commitInfo"' in line)
-        for line in chain((first,), lines):
-            info = parse_action(line, table=location.uri, file=name).commitInfo
-            if info is not None:
-                return cls(unit.version, info.operation or "unknown", _commit_ms(info, unit))
-        return cls(unit.version, "unknown", unit.commit_ms)
+        info = first.commitInfo
+        if info is None:
+            name = unit.path.rpartition("/")[2]
+            lines = (line for line in read.lines(location, unit.path) if b'"commitInfo"' in line)
+            found = (parse_action(line, table=location.uri, file=name).commitInfo for line in lines)
+            info = next((each for each in found if each is not None), None)
+        if info is None:
+            return cls(unit.version, "unknown", unit.commit_ms)
+        return cls(unit.version, info.operation or "unknown", _commit_ms(info, unit))
 
 
 @dataclass(slots=True)
@@ -109,10 +144,13 @@ class _Rows:
         return pa.RecordBatch.from_arrays(arrays, schema=ACTION_ARROW)
 
 
-def _commit(told: _Told) -> pa.RecordBatch:
-    named = ("commit", str(told.version), None, "", None, False, None)
-    row = (*named, told.version * 2, told.version, None, None, None, *told[1:])
-    return batch_of([row], ACTION_ARROW)
+def _commits(found: list[_Told]) -> pa.RecordBatch:
+    rows = [
+        ("commit", str(told.version), None, "", None, False, None, told.version * 2, told.version,
+         None, None, None, *told[1:])
+        for told in found
+    ]  # fmt: skip
+    return batch_of(rows, ACTION_ARROW)
 
 
 def _commit_ms(info: CommitInfo, unit: LogUnit) -> int | None:

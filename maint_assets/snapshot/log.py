@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from maint_assets.delta.names import LogFile, LogFileKind
 from maint_assets.delta.timestamps import monotonic
 from maint_assets.errors import LogGapError, NotADeltaTableError
@@ -23,8 +25,7 @@ STAGED = f"{LOG}/_staged_commits"
 _CHECKPOINTS = (LogFileKind.CHECKPOINT, LogFileKind.CHECKPOINT_PART, LogFileKind.CHECKPOINT_V2)
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(msgspec.Struct, frozen=True):
     """One file of the log that the protocol names; size in bytes, mtime in ms."""
 
     file: LogFile
@@ -68,9 +69,13 @@ class LogSegment:
         return sum(entry.size for entry in (*parts, *self.commits, *self.history))
 
 
-def log_files(location: Location) -> list[LogEntry]:
-    """The named files of the log in listing order; empty checkpoint files are no files."""
-    found = ((LogFile.parse(entry.name), entry) for entry in read.files(location, LOG))
+def log_files(location: Location, *, since: int | None = None) -> list[LogEntry]:
+    """The named files of the log in listing order; empty checkpoint files are no files.
+
+    Of all versions, or as Delta lists a log from a version on: by name.
+    """
+    first = None if since is None else f"{since:020d}."
+    found = ((LogFile.parse(entry.name), entry) for entry in read.files(location, LOG, first=first))
     return [
         LogEntry(file, entry.size, entry.modified_ms)
         for file, entry in found

@@ -60,7 +60,7 @@ class SnapshotSummary:
     ``cutoff_ms`` and ``retention_ms`` are those of this run's VACUUM, null when it is refused.
     ``refused`` names per operation why it must not run on the table; ``checksum`` is ``agrees``,
     ``absent`` or what the version checksum tells differently. ``expired_log`` are numbers of the
-    versions that the cutoff has passed.
+    versions that the cutoff has passed, ``properties`` are Delta's own.
     """
 
     table: str
@@ -87,6 +87,7 @@ class SnapshotSummary:
     size_histogram: dict[str, int]
     refused: dict[str, list[str]]
     expired_log: dict[str, int | None]
+    properties: dict[str, str] | None = None
 
 
 def snapshot_summary(  # noqa: PLR0913
@@ -126,6 +127,11 @@ def snapshot_summary(  # noqa: PLR0913
         size_histogram={name: metrics[name] for name, _ in SIZE_BUCKETS},
         refused=dict(refused),
         expired_log=dict(expired_log),
+        properties={
+            key: value
+            for key, value in head.metadata.configuration.items()
+            if value is not None and key.lower().startswith("delta.")
+        },
     )
 
 

@@ -5,8 +5,10 @@ A value that cannot be read as its type is null, as in delta-spark.
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager
 from decimal import Decimal as Number
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -16,7 +18,7 @@ from maint_assets.delta.schema import Decimal, Primitive
 from maint_assets.delta.stats import has_bounds, indexed_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable, Mapping
 
     from maint_assets.delta.properties import TableProperties
     from maint_assets.delta.schema import Field, TableSchema, Type
@@ -66,8 +68,11 @@ def partition_type(partitions: Iterable[Field]) -> pa.StructType | None:
 def typed_stats(texts: pa.Array, kind: pa.StructType) -> pa.Array:
     """Statistics in JSON as values of a type of ``stats_type``."""
     decoder = msgspec.json.Decoder(_decoded(kind), strict=False)
-    rows = [None if text is None else _row(decoder, text) for text in texts.to_pylist()]
-    return _typed(_array(rows, _untyped(kind)), kind)
+    with _uncollected():
+        rows = [None if text is None else _row(decoder, text) for text in texts.to_pylist()]
+        found = _array(rows, _untyped(kind))
+        del rows
+    return _typed(found, kind)
 
 
 def typed_partitions(values: pa.Array, kind: pa.StructType) -> pa.Array:
@@ -115,10 +120,8 @@ def _struct(tree: Mapping[str, Any]) -> pa.StructType:
 def _decoded(kind: pa.DataType) -> Any:
     """The type for which msgspec decodes values of an Arrow type."""
     if pa.types.is_struct(kind):
-        fields = list(kind)
-        names = {f"f{at}": field.name for at, field in enumerate(fields)}
-        members = [(name, _decoded(f.type), None) for name, f in zip(names, fields, strict=True)]
-        return msgspec.defstruct("Values", members, rename=names) | None
+        members = {field.name: _decoded(field.type) for field in kind}
+        return TypedDict("Values", members, total=False) | None  # type: ignore[misc]
     if pa.types.is_integer(kind):
         return int | None
     if pa.types.is_floating(kind):
@@ -135,9 +138,21 @@ def _untyped(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_temporal(kind) else kind
 
 
+@contextmanager
+def _uncollected() -> Generator[None, None, None]:
+    """Within it no cycles are looked for: among many small values that takes most of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def _row(decoder: msgspec.json.Decoder[Any], text: str) -> Any:
     try:
-        return msgspec.to_builtins(decoder.decode(text), builtin_types=(Number,))
+        return decoder.decode(text)
     except (msgspec.DecodeError, ValueError):
         return _rows_only(text)
 

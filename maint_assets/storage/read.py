@@ -6,10 +6,9 @@ import itertools
 import os
 import stat
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import obstore
 import pyarrow.parquet as pq
 from obstore.exceptions import BaseError
@@ -25,8 +24,7 @@ _CHUNK_BYTES = 8 * 1024 * 1024
 _ENTRIES = 8_192
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(msgspec.Struct, frozen=True):
     """A file by its name in one directory: size in bytes, last modification in ms."""
 
     name: str
@@ -51,28 +49,20 @@ class Entries(NamedTuple):
         return [name for name, mode in pairs if stat.S_ISDIR(mode)]
 
 
-def files(location: Location, directory: str) -> list[FileEntry]:
+def files(location: Location, directory: str, *, first: str | None = None) -> list[FileEntry]:
     """The files directly in ``directory``, by name; empty when there is no such directory.
+
+    Of all names, or of those that are not before the first one.
 
     Raises StorageError.
     """
-    if not Path(location.path).is_dir():
-        return []
-    try:
-        found = obstore.list_with_delimiter(location.store(), directory)["objects"]
-    except BaseError as error:
-        raise _unreadable(location, directory, str(error).splitlines()[0]) from error
-    return sorted(
-        (
-            FileEntry(
-                Path(meta["path"]).name,
-                meta["size"],
-                int(meta["last_modified"].timestamp() * 1000),
-            )
-            for meta in found
-        ),
-        key=lambda entry: entry.name,
-    )
+    with _scanned(location, directory) as found:
+        entries = [
+            FileEntry(entry.name, told.st_size, told.st_mtime_ns // 1_000_000)
+            for entry in found
+            if (first is None or entry.name >= first) and (told := _file_stat(entry)) is not None
+        ]
+    return sorted(entries, key=lambda entry: entry.name)
 
 
 def content(location: Location, path: str) -> bytes:
@@ -158,17 +148,10 @@ def as_os_error() -> Generator[None, None, None]:
 
 
 def _chunks(location: Location, path: str) -> Iterator[bytes]:
-    """A file in pieces: ranges, as obstore's own stream is cut into the pieces of its runtime."""
-    store = location.store()
-    with as_os_error():
-        found = obstore.get(store, path)
-        size = found.meta["size"]
-        if size <= _CHUNK_BYTES:
-            yield bytes(found.bytes())
-            return
-        for start in range(0, size, _CHUNK_BYTES):
-            end = min(start + _CHUNK_BYTES, size)
-            yield bytes(obstore.get_range(store, path, start=start, end=end))
+    """A file in pieces."""
+    with open(f"{location.path}/{path}", "rb", buffering=0) as file:  # noqa: PTH123 - a Path costs
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
 
 
 @contextmanager
@@ -195,6 +178,14 @@ def _scandir(path: str) -> Generator[Iterator[os.DirEntry[str]], None, None]:
         return
     with found:
         yield found
+
+
+def _file_stat(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """Size and times of a file, or of the one that a link leads to; None where there is none."""
+    try:
+        return entry.stat() if entry.is_file() else None
+    except FileNotFoundError:
+        return None
 
 
 def _looked_at(found: list[os.DirEntry[str]]) -> Entries:

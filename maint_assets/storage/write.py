@@ -42,12 +42,23 @@ _COPIED_BYTES = 1024 * 1024
 
 def put_if_absent(location: Location, path: str, body: bytes) -> bool:
     """Whether the file was made; False when one of that name was there already."""
+    target = location.file(path)
+    if not target.exists():
+        forget_sum(target)
     with read.as_os_error():
         try:
             obstore.put(location.store(), path, body, mode="create")
         except AlreadyExistsError:
             return False
     return True
+
+
+def forget_sum(target: pathlib.Path) -> None:
+    """Removes what Hadoop's local file system keeps beside a file: the sum of other contents.
+
+    Delta would take a new file of that name for a broken one.
+    """
+    target.with_name(f".{target.name}.crc").unlink(missing_ok=True)
 
 
 def refuse_full(location: Location, size: int) -> None:

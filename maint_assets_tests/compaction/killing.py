@@ -61,7 +61,7 @@ STEPS = {
     "hint copied": Step(
         "maint_assets.commit.whole_files:_synced", "after", nth=2, left="._last_checkpoint.*.tmp"
     ),
-    "hint moved": Step(f"{_CHECKPOINT}:replace", "after"),
+    "hint moved": Step("maint_assets.commit.last_checkpoint:replace", "after"),
 }
 """What lies between any two steps of a compaction of four commits, in their order."""
 

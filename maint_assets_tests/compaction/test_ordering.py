@@ -301,6 +301,9 @@ def test_rows_deleted_from_a_lone_cube_go_where_delta_leaves_them(
     done = compacted(compacting(tmp_path).compact())
 
     assert (done.files_added, done.vectors_removed) == (1, 1)
+    stats = done.metrics.clustering_stats
+    assert stats is not None
+    assert (stats.num_output_z_cubes, stats.merged_files.num_files) == (0, 0)
     assert adds(tmp_path)[0]["clusteringProvider"] == "liquid"
     assert delta_spark.rows(spark, tmp_path) == before
     assert compacting(tmp_path).compact().is_empty

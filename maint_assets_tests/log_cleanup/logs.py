@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from maint_assets.delta.features import feature_names
 from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
-from maint_assets.log_cleanup.plan import DAY_MS, Terms, terms
+from maint_assets.log_cleanup.plan import DAY_MS, LogCleanupPlan, Terms, terms
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder
@@ -70,7 +71,21 @@ def terms_of(path: Path, *, days: float, now_ms: int = NOW_MS, **asked: Any) -> 
         **asked,
     }
     head = table_head(Location.of(str(path)))
-    return terms(head, planned_ms=now_ms, retention_ms=int(days * DAY_MS), **settings)
+    features = feature_names(head.protocol)
+    return terms(
+        head.properties, features, planned_ms=now_ms, retention_ms=int(days * DAY_MS), **settings
+    )
+
+
+def plan_of(path: Path, files: int, *, anchor: int) -> LogCleanupPlan:
+    """A plan of so many files, for an execution without Dagster."""
+    head = table_head(Location.of(str(path)))
+    return LogCleanupPlan(
+        table=str(path), table_id=head.metadata.id, version=head.version, mode="protocol",
+        cutoff_ms=0, retention_ms=0, table_retention_ms=0, planned_ms=NOW_MS, digest="",
+        files=files, bytes=0, anchor_version=anchor, creates_anchor=False, stop_reason=None,
+        earliest_version_before=0, earliest_version_after=anchor,
+    )  # fmt: skip
 
 
 def rewrite(file: Path, text: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -17,6 +18,10 @@ from maint_assets.errors import (
     StalePlanError,
     UnsupportedFeatureError,
 )
+from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
+from maint_assets.storage.columns import arrow_schema
+from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import set_clock
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
@@ -24,6 +29,7 @@ from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
     daily_log,
     of_versions,
+    plan_of,
     rewrite,
     single,
 )
@@ -219,6 +225,36 @@ def test_a_new_checkpoint_that_names_a_planned_sidecar_keeps_it(
     sidecar = f"_delta_log/_sidecars/{json.loads(named)['sidecar']['path']}"
     assert chain.ledger(done)[sidecar] == ("skipped", "named by a checkpoint that stays")
     assert (tmp_path / sidecar).exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "name"),
+    [
+        ("commit", 10, f"_delta_log/{10:020d}.json"),
+        ("commit", 3, f"_delta_log/{13:020d}.json"),
+        ("checkpoint", 10, f"_delta_log/{single(10)}"),
+        ("commit", 3, "_delta_log/../part-00003.parquet"),
+        ("temporary", None, "part-00003.parquet"),
+        ("sidecar", None, "part-00003.parquet"),
+        ("hadoop_checksum", 3, f"_delta_log/{13:020d}.crc"),
+    ],
+)
+def test_what_no_plan_would_name_is_never_deleted(
+    tmp_path: Path, kind: str, version: int | None, name: str
+):
+    path, ledger = tmp_path / "table", tmp_path / "ledger"
+    daily_log(path, checkpoints=(5, 10))
+    ledger.mkdir()
+    at = (path / name).stat()
+    size, modified_ms = at.st_size, at.st_mtime_ns // 1_000_000
+    row = dict.fromkeys(EXPIRED_SCHEMA.names) | {"path": name, "kind": kind, "version": version}
+    row |= {"size": size, "modified_ms": modified_ms, "reason": "none"}
+    rows = pa.RecordBatch.from_pylist([row], arrow_schema(EXPIRED_SCHEMA))
+
+    done = cleaned([rows], plan_of(path, 1, anchor=10), Location.of(str(ledger)))
+
+    assert done.outcomes == {kind: {"skipped": 1}}
+    assert (path / name).exists()
 
 
 def test_an_anchor_is_written_first_where_it_is_asked_for(

@@ -11,12 +11,10 @@ from deltalake import DeltaTable
 
 from maint_assets.log_cleanup.deletion import cleaned
 from maint_assets.log_cleanup.expired_logs import ORDER
-from maint_assets.log_cleanup.plan import LogCleanupPlan
-from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.log_cleanup.killing import write_plan
-from maint_assets_tests.log_cleanup.logs import NOW_MS, daily_log, planned, planned_rows
+from maint_assets_tests.log_cleanup.logs import daily_log, plan_of, planned, planned_rows
 from maint_assets_tests.oracles import delta_rs
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
@@ -44,16 +42,6 @@ def _log_of_every_kind(path: Path) -> TableBuilder:
     return builder
 
 
-def _plan(path: Path, files: int) -> LogCleanupPlan:
-    head = table_head(Location.of(str(path)))
-    return LogCleanupPlan(
-        table=str(path), table_id=head.metadata.id, version=head.version, mode="protocol",
-        cutoff_ms=0, retention_ms=0, table_retention_ms=0, planned_ms=NOW_MS, digest="",
-        files=files, bytes=0, anchor_version=ANCHOR, creates_anchor=False, stop_reason=None,
-        earliest_version_before=0, earliest_version_after=ANCHOR,
-    )  # fmt: skip
-
-
 def _kept(path: Path) -> dict[int, Any]:
     """The files of each kept version by delta-rs, and the rows of some of them."""
     return {
@@ -72,7 +60,7 @@ def test_every_kept_version_is_readable_when_all_is_killed_after_a_class(tmp_pat
     rows, found = planned_rows(path)
     kinds = rows["kind"].to_pylist()
     assert (found.anchor_version, set(kinds)) == (ANCHOR, set(ORDER))
-    write_plan(place, rows, _plan(path, rows.num_rows))
+    write_plan(place, rows, plan_of(path, rows.num_rows, anchor=ANCHOR))
     killed_at = kinds.index(kind) + kinds.count(kind) - 1
 
     command = [sys.executable, "-m", "maint_assets_tests.log_cleanup.killing"]
@@ -85,7 +73,11 @@ def test_every_kept_version_is_readable_when_all_is_killed_after_a_class(tmp_pat
     again, found = planned(path)
     assert {f"_delta_log/{name}" for name in again} == set(left)
     assert found.anchor_version == ANCHOR
-    cleaned(rows.to_batches(), _plan(path, rows.num_rows), Location.of(str(place / "ledger")))
+    cleaned(
+        rows.to_batches(),
+        plan_of(path, rows.num_rows, anchor=ANCHOR),
+        Location.of(str(place / "ledger")),
+    )
     assert _kept(path) == before
     assert planned(path)[1].stop_reason == "nothing_to_delete"
     assert (builder.log / f"{ANCHOR:020d}.json").exists()

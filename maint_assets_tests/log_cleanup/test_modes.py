@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from maint_assets.delta.features import feature_names
 from maint_assets.delta.names import commit_name
 from maint_assets.delta.timestamps import monotonic
 from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
@@ -56,7 +57,8 @@ def _planned(log: LogBuilder, mode: str, *, at_ms: int) -> tuple[set[str], Findi
     location = Location.of(str(log.path))
     head = table_head(location)
     asked = terms(
-        head,
+        head.properties,
+        feature_names(head.protocol),
         planned_ms=at_ms,
         retention_ms=head.properties.log_retention_ms,
         granularity="day",
@@ -117,6 +119,18 @@ def test_ours_keeps_versions_since_the_cutoff_that_delta_spark_loses(
     with pytest.raises((PySparkException, Py4JJavaError)):
         delta_spark.rows(spark, theirs.path, 13)
     assert len(delta_spark.rows(spark, theirs.path, 14)) == 14
+
+
+def test_a_late_commit_stays_that_delta_spark_lets_go(spark: SparkSession, tmp_path: Path) -> None:
+    log = log_of_21_days(tmp_path, NOON_MS, lambda log: log.checkpoint(5).checkpoint(10))
+    log.touch(log.ago_ms(15), commit_name(8))
+
+    names, found = _planned(log, "protocol", at_ms=NOON_MS)
+    gone = spark_cleanup(spark, tmp_path, now_ms=NOON_MS)
+
+    # By its time version 8 and all after it are 15 days old at most, of 26 that are kept.
+    assert (found.cutoff_version, found.anchor_version) == (7, 5)
+    assert commit_name(8) in gone - names
 
 
 @pytest.mark.oracle

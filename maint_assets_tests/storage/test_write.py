@@ -70,3 +70,17 @@ def test_a_file_that_is_put_is_whole_or_not_there(tmp_path: Path) -> None:
     found = [path for path in (tmp_path / "t").rglob("*") if path.is_file()]
     assert found == [tmp_path / "t" / "day=1" / "file"]
     assert found[0].read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_sum_of_a_lost_file_is_forgotten_and_that_of_one_still_there_kept(
+    tmp_path: Path, taken: bool
+) -> None:
+    (tmp_path / ".1.json.crc").write_bytes(b"crc")
+    if taken:
+        (tmp_path / "1.json").write_bytes(b"first")
+
+    made = put_if_absent(Location.of(str(tmp_path)), "1.json", b"second")
+
+    assert made != taken
+    assert (tmp_path / ".1.json.crc").exists() == taken
