@@ -1,0 +1,107 @@
+"""What people read of a log cleanup: each stop reason, the versions that end, short lines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from maint_assets.assets.log_shown import ends_line, expired_line, since_line, stop_line
+from maint_assets.assets.log_stages import ExpiredLogsSummary
+from maint_assets.log_cleanup.plan import STOP_REASONS, LogCleanupPlan
+
+DAGSTER_SHOWS = 1_000
+"""Characters of Markdown; longer ones the UI hides behind a click."""
+
+PLAN = LogCleanupPlan(
+    table="/lake/orders",
+    table_id="id",
+    version=40,
+    mode="protocol",
+    cutoff_ms=1_792_713_600_000,
+    retention_ms=30 * 86_400_000,
+    table_retention_ms=30 * 86_400_000,
+    planned_ms=1_795_341_600_000,
+    digest="0123456789abcdef" * 2,
+    files=3_210,
+    bytes=12_345_678,
+    anchor_version=10,
+    creates_anchor=False,
+    stop_reason=None,
+    earliest_version_before=0,
+    earliest_version_after=10,
+)
+SUMMARY = ExpiredLogsSummary(
+    plan=PLAN,
+    by_kind={"compaction": 1, "commit": 1_600, "checksum": 1_600, "v2_checkpoint": 9},
+    bytes_by_kind={},
+    cutoff_version=13,
+    versions_ending=10,
+    rejected=[],
+    notes=[],
+    log_files=5_000,
+    log_bytes=23_456_789,
+    log_commits=41,
+    log_checkpoints=4,
+)
+
+
+def planned(**changed: Any) -> ExpiredLogsSummary:
+    return replace(SUMMARY, plan=replace(PLAN, **changed))
+
+
+@pytest.mark.parametrize("reason", STOP_REASONS)
+def test_each_stop_reason_is_told_with_its_name(reason: str) -> None:
+    assert f"({reason})" in stop_line(replace(PLAN, stop_reason=reason))
+
+
+def test_it_is_told_since_when_versions_are_kept() -> None:
+    assert since_line(SUMMARY) == (
+        "Versions are kept for 30 days: since 2026-10-23 00:00:00 UTC, "
+        "when version 13 was the newest"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, "The log then begins with checkpoint 10; versions 0 to 9 can be read no more"),
+        (
+            {"earliest_version_before": 9},
+            "The log then begins with checkpoint 10; version 9 can be read no more",
+        ),
+        (
+            {"earliest_version_before": 10},
+            "The log then begins with checkpoint 10; "
+            "every version that can be read now stays readable",
+        ),
+        (
+            {"creates_anchor": True},
+            "The log then begins with checkpoint 10, which is written first; "
+            "versions 0 to 9 can be read no more",
+        ),
+        (
+            {"mode": "spark", "earliest_version_after": 14},
+            "As delta-spark does it, versions 0 to 13 can be read no more, "
+            "also 13, which was the newest then",
+        ),
+        (
+            {"mode": "spark", "earliest_version_after": None},
+            "As delta-spark does it, no version can be read any more",
+        ),
+    ],
+)
+def test_it_is_told_which_versions_end(changed: dict[str, Any], told: str) -> None:
+    assert ends_line(planned(**changed)) == told
+
+
+def test_a_summary_has_short_lines_and_is_never_hidden() -> None:
+    wrong = "checkpoint {:020}.checkpoint.parquet cannot be read (it is not a parquet file at all)"
+    rejected = [wrong.format(version) for version in range(20)]
+
+    line = expired_line(replace(SUMMARY, rejected=rejected))
+
+    assert "and 19 checkpoints more not sound" in line
+    assert len(line) < DAGSTER_SHOWS
+    assert all(len(each.strip()) <= 60 for each in line.splitlines())
