@@ -166,6 +166,7 @@ class LogCleanupSettings(_Model):
     force: bool = False
     approval: Literal["manual", "auto"] = "manual"
     plan_max_age: Duration = timedelta(hours=24)
+    allow_clock_skew: bool = False
 
     @model_validator(mode="after")
     def _mode_fits(self) -> LogCleanupSettings:

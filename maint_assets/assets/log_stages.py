@@ -25,6 +25,7 @@ from maint_assets.log_cleanup.deletion import (
     Cleaned,
     deleted_logs,
     recorded,
+    refuse_clock_skew,
 )
 from maint_assets.log_cleanup.expired_logs import (
     EXPIRED_MEASURES,
@@ -154,6 +155,8 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
         asked=settings.retention is not None,
         now_ms=run.now_ms(),
     )
+    if plan.files and not settings.allow_clock_skew:
+        refuse_clock_skew(plan.table, now_ms=run.now_ms())
     started = time.monotonic()
     logger.info("Starting the deletion of log files older than %s", _gmt(plan.cutoff_ms))
     refuse_unrecorded(run.output.rows_location, plan.files)

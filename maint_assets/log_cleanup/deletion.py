@@ -61,6 +61,11 @@ _STILL_THERE = write.Deletion("skipped", "the file that it is of is still there"
 _NAMED_AGAIN = write.Deletion("skipped", "named by a checkpoint that stays")
 
 
+def refuse_clock_skew(table: str, *, now_ms: int) -> None:
+    """GuardError when the clock that the ages of files are told by is not ours."""
+    write.refuse_clock_skew(Location.of(table), LOG, now_ms=now_ms)
+
+
 class Cleaned(msgspec.Struct, frozen=True):
     """What a deletion did: files by kind and outcome, bytes of those that are gone now.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 import obstore
 from obstore.exceptions import AlreadyExistsError
 
-from maint_assets.errors import StorageError
+from maint_assets.errors import GuardError, StorageError
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class Deletion:
     outcome: Outcome
     error: str | None = None
 
+
+MAX_CLOCK_SKEW_MS = 5 * 60_000
 
 _DELETED = Deletion("deleted")
 _COPIED_BYTES = 1024 * 1024
@@ -109,6 +111,21 @@ def delete_directory(location: Location, path: str) -> Deletion:
             return Deletion("skipped", "not empty")
         return Deletion("failed", f"{type(error).__name__}: {error.strerror}")
     return _DELETED
+
+
+def refuse_clock_skew(location: Location, directory: str, *, now_ms: int) -> None:
+    """GuardError when the storage's clock and ours differ: ages of files would mean nothing."""
+    try:
+        skew_ms = storage_clock_ms(location, directory) - now_ms
+    except OSError as error:
+        found = f"its storage cannot be written ({error.strerror})"
+        raise GuardError(location.uri, found, "allow writing") from error
+    if abs(skew_ms) > MAX_CLOCK_SKEW_MS:
+        raise GuardError(
+            location.uri,
+            f"the storage's clock and this machine's differ by {abs(skew_ms) / 1000:.0f} s",
+            "set the clocks, or set allow_clock_skew",
+        )
 
 
 def storage_clock_ms(location: Location, directory: str) -> int:

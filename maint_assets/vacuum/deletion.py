@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.paths import TableRoot, parents, relative_name
-from maint_assets.errors import GuardError, StalePlanError
+from maint_assets.errors import StalePlanError
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, contiguous_after, log_files
 from maint_assets.snapshot.newer import NewerCommits, refuse_old, refuse_other_table
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 SMALL_PLAN = 5_000
 """Up to this many paths one task deletes files and directories."""
-
-MAX_CLOCK_SKEW_MS = 5 * 60_000
 
 DELETION_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root, decoded"),
@@ -96,25 +94,9 @@ def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
     own_ms = head.properties.deleted_file_retention_ms
     if own_ms > max(plan.retention_ms, plan.table_retention_ms):
         raise StalePlanError(plan.table, "its retention was raised since the plan", "plan again")
-    _refuse_clock_skew(head, limits, now_ms=now_ms)
+    if not limits.allow_clock_skew:
+        write.refuse_clock_skew(location, LOG, now_ms=now_ms)
     return head
-
-
-def _refuse_clock_skew(head: TableHead, limits: Limits, *, now_ms: int) -> None:
-    if limits.allow_clock_skew:
-        return
-    try:
-        skew_ms = write.storage_clock_ms(head.location, LOG) - now_ms
-    except OSError as error:
-        raise GuardError(
-            head.table, f"its storage cannot be written ({error.strerror})", "allow writing"
-        ) from error
-    if abs(skew_ms) > MAX_CLOCK_SKEW_MS:
-        raise GuardError(
-            head.table,
-            f"the storage's clock and this machine's differ by {abs(skew_ms) / 1000:.0f} s",
-            "set the clocks, or set allow_clock_skew",
-        )
 
 
 def deletion(

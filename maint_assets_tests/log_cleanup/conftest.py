@@ -21,7 +21,8 @@ def cleaning_of(
     made: list[Chain] = []
 
     def cleaning_of(path: Path, *, now_ms: int = NOW_MS, **asked: Any) -> Chain:
-        settings = {"retention": "26 days", "allow_short_retention": True} | asked
+        settings = {"retention": "26 days", "allow_short_retention": True}
+        settings |= {"allow_clock_skew": True} | asked
         chain = Chain.cleaning(path, tmp_path_factory.mktemp("workspace"), **settings)
         made.append(chain)
         set_clock(chain, now_ms)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from maint_assets.errors import (
     DeletionFailedError,
+    GuardError,
     MaintError,
     RetentionError,
     StalePlanError,
@@ -195,6 +196,16 @@ def test_an_old_plan_is_refused(tmp_path: Path, cleaning_of: CleaningOf):
 
     with pytest.raises(StalePlanError, match="the plan is 1 day"):
         chain.clean(report)
+
+
+def test_clocks_that_differ_are_refused(tmp_path: Path, cleaning_of: CleaningOf):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    before = _names(builder)
+
+    with pytest.raises(GuardError, match="clock and this machine's differ"):
+        cleaning_of(tmp_path, allow_clock_skew=False).clean()
+
+    assert _names(builder) == before
 
 
 def test_another_plan_than_the_approved_one_is_refused(tmp_path: Path, cleaning_of: CleaningOf):
