@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.ui, pytest.mark.slow]
 
 STAGES = (
     "snapshot", "valid_files", "listing", "diff", "deletion", "compaction_bins", "rewritten_files",
+    "expired_logs", "deleted_logs",
 )  # fmt: skip
 CONFIG = """
 workspace: out
@@ -85,7 +86,7 @@ def shown(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 @pytest.mark.long
 def test_a_compaction_is_planned_approved_and_executed(page: Page, shown: Shown) -> None:
-    """First of all, so that the lineage shows both branches done."""
+    """First of all, so that the lineage shows its branch done."""
     assert materialized(page, shown, "compaction_bins") == "SUCCESS"
     opened(page, shown, "compaction_bins")
     plan = planned_digest(page)
@@ -122,7 +123,9 @@ def is_drawn(page: Page, title: str) -> bool:
     return bool(picture.evaluate("image => image.complete && image.naturalHeight > 20"))
 
 
-def test_the_lineage_shows_two_branches_hung_off_the_users_table(page: Page, shown: Shown) -> None:
+def test_the_lineage_shows_three_branches_hung_off_the_users_table(
+    page: Page, shown: Shown
+) -> None:
     page.goto(f"{shown.address}/locations/maint_assets/asset-groups/orders/lineage")
 
     for name in STAGES:
