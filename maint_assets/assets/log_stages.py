@@ -7,10 +7,12 @@ import logging
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from maint_assets.assets.metadata import human_time
 from maint_assets.assets.progress import Share, tasks_of
 from maint_assets.assets.spark import typed_errors
 from maint_assets.assets.store import Dataset
@@ -152,9 +154,10 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
         plan,
         max_age_ms=milliseconds(settings.plan_max_age),
         force=settings.force,
-        asked=settings.retention is not None,
+        kept_ms=partial(_kept_ms, settings=settings, table=plan.table),
         now_ms=run.now_ms(),
     )
+    _refuse_more_kept(plan, settings)
     if plan.files and not settings.allow_clock_skew:
         refuse_clock_skew(plan.table, now_ms=run.now_ms())
     started = time.monotonic()
@@ -210,9 +213,7 @@ def _asked_terms(seen: SnapshotSummary, settings: LogCleanupSettings, *, planned
             seen.table, "its snapshot is of an older version of us", "run the chain again"
         )
     properties = TableProperties.of(seen.properties, table=seen.table)
-    asked = None if settings.retention is None else milliseconds(settings.retention)
-    is_allowed = settings.allow_short_retention or settings.mode == "spark"
-    kept_ms = retention_ms(properties, asked, allow_short=is_allowed, table=seen.table)
+    kept_ms = _kept_ms(properties, settings=settings, table=seen.table)
     return terms(
         properties,
         {*seen.reader_features, *seen.writer_features},
@@ -224,6 +225,20 @@ def _asked_terms(seen: SnapshotSummary, settings: LogCleanupSettings, *, planned
         creates_anchor=settings.create_anchor_checkpoint,
         min_keep_version=settings.min_keep_version,
     )
+
+
+def _kept_ms(properties: TableProperties, *, settings: LogCleanupSettings, table: str) -> int:
+    asked = None if settings.retention is None else milliseconds(settings.retention)
+    is_allowed = settings.allow_short_retention or settings.mode == "spark"
+    return retention_ms(properties, asked, allow_short=is_allowed, table=table)
+
+
+def _refuse_more_kept(plan: LogCleanupPlan, settings: LogCleanupSettings) -> None:
+    """StalePlanError when the settings keep versions now that the plan lets go."""
+    kept, anchor = settings.min_keep_version, plan.anchor_version
+    if kept is not None and anchor is not None and kept < anchor:
+        found = f"version {kept} is to be kept now, the plan keeps from {anchor} on"
+        raise StalePlanError(plan.table, found, "plan again")
 
 
 def _notes(asked: Terms, settings: LogCleanupSettings) -> list[str]:
@@ -272,6 +287,7 @@ def _plan(
         stop_reason=found.stop_reason,
         earliest_version_before=found.earliest_before,
         earliest_version_after=found.earliest_after,
+        protection_before=asked.protection_before,
     )
 
 
@@ -330,5 +346,9 @@ def _refuse_unreadable(plan: LogCleanupPlan, summary: DeletedLogsSummary) -> Non
 
 
 def _gmt(time_ms: int) -> str:
+    """A time as Java prints one, as far as it has a date."""
+    shown = human_time(time_ms)
+    if not shown.endswith("UTC"):
+        return shown
     at = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
     return at.strftime("%d %b %Y %H:%M:%S GMT").removeprefix("0")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from maint_assets.assets.vacuum_stages import StageResult
 
 _STEP = 1000
+_LAST_MS = 253_402_300_800_000
+"""The end of the year 9999."""
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _KINDS = {"bigint": "int", "string": "string", "boolean": "bool"}
 
@@ -36,6 +38,8 @@ def human_time(time_ms: int | None) -> str:
     """A time in UTC, or a dash."""
     if time_ms is None:
         return "-"
+    if not 0 <= time_ms < _LAST_MS:
+        return f"{time_ms} ms"
     return datetime.fromtimestamp(time_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

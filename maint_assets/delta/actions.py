@@ -198,10 +198,10 @@ def parse_action(line: bytes, *, table: str, file: str) -> Action:
     """The action of one line; a line that is not one is an error, never skipped."""
     try:
         return _LINE.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         try:
             return _without_odd_provenance(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise CorruptLogError(table, f"{file} has an invalid line: {error}", _REMEDY) from error
 
 

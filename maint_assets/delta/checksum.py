@@ -34,5 +34,5 @@ class VersionChecksum(msgspec.Struct, frozen=True, rename="camel", omit_defaults
         """
         try:
             return msgspec.json.decode(content.strip().partition(b"\n")[0], type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None

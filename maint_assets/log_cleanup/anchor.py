@@ -1,89 +1,109 @@
-"""Whether a checkpoint can be what a log begins with: opened, counted, compared (logs.md 14.5)."""
+"""Whether a checkpoint can be what a log begins with: read, counted, compared (logs.md 14.5)."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from maint_assets.delta.actions import parse_action
+from maint_assets.delta.actions import CheckpointMetadata, Metadata, Protocol, parse_action
 from maint_assets.delta.checksum import VersionChecksum
-from maint_assets.delta.names import checksum_name
+from maint_assets.delta.names import LogFileKind, checksum_name
 from maint_assets.errors import CorruptLogError, LogGapError, one_line
-from maint_assets.snapshot.checkpoint_parts import counts
 from maint_assets.snapshot.head import sidecar_file
 from maint_assets.snapshot.log import LOG
-from maint_assets.snapshot.other_actions import log_lines, other_rows
+from maint_assets.snapshot.other_actions import RESTORE, converted, log_lines, other_rows
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
-    from maint_assets.snapshot.head import SidecarFile
+    from collections.abc import Iterator
+
     from maint_assets.snapshot.log import Checkpoint, LogEntry
     from maint_assets.storage.location import Location
 
-_ONCE = ("protocol", "metaData")
-_NAMES = (*_ONCE, "sidecar", "checkpointMetadata")
+_KINDS = {"protocol": Protocol, "metaData": Metadata, "checkpointMetadata": CheckpointMetadata}
+_BATCH_ROWS = 16_384
+_UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_V2_NAME = re.compile(rf"[0-9]{{20}}\.checkpoint\.{_UUID}\.(json|parquet)")
 
 
 def fault(location: Location, checkpoint: Checkpoint) -> str | None:
     """Why a complete checkpoint cannot be the first thing of a log; None when it can.
 
-    Every file is opened: one protocol, one metadata, sidecars of the recorded sizes, file actions
-    that the version's checksum counts too, where there is one.
+    Every column of every file is read: one protocol, one metadata, sidecars of the recorded sizes,
+    file actions with a path, and as many as the version's checksum counts, where there is one. The
+    names must be those by which every reader finds it.
     """
+    odd = [entry.file.name for entry in checkpoint.entries if not _is_usual(entry)]
+    if odd:
+        return f"checkpoint {odd[0]} has a name that other readers pass over"
     try:
         found, sidecars = _told(location, checkpoint)
-        if (wrong := _wrong_shape(checkpoint, found)) is not None:
-            return wrong
-        files = [entry.path for entry in checkpoint.entries] + [each.path for each in sidecars]
-        return _miscounted(location, checkpoint, files)
+        wrong = _wrong_shape(checkpoint, found)
+        return wrong or _miscounted(location, checkpoint, sidecars)
     except (CorruptLogError, LogGapError) as error:
         return error.found
 
 
-def _told(location: Location, checkpoint: Checkpoint) -> tuple[Counter[str], list[SidecarFile]]:
+def _is_usual(entry: LogEntry) -> bool:
+    file = entry.file
+    named = f"{file.version:020d}.checkpoint"
+    if file.kind is LogFileKind.CHECKPOINT_V2:
+        return _V2_NAME.fullmatch(file.name) is not None
+    part = f".{file.part:010d}.{file.parts:010d}" if file.parts else ""
+    return file.name == f"{named}{part}.parquet"
+
+
+def _told(location: Location, checkpoint: Checkpoint) -> tuple[Counter[str], list[str]]:
     """How many actions of each kind there are beside file actions, and the sidecars."""
     found = Counter[str]()
-    sidecars: list[SidecarFile] = []
-    for entry in checkpoint.entries:
-        for row in other_rows(location, entry, _NAMES):
-            found.update(name for name in _NAMES if row.get(name))
-            if row.get("sidecar"):
-                sidecars.append(sidecar_file(row["sidecar"], location, entry))
-            if row.get("checkpointMetadata") and _version(row) != checkpoint.version:
-                found["other version"] += 1
+    sidecars: list[str] = []
+    rows = (
+        (entry, name, row[name])
+        for entry in checkpoint.entries
+        for row in other_rows(location, entry, (*_KINDS, "sidecar"))
+        for name in (*_KINDS, "sidecar")
+        if row.get(name)
+    )
+    for entry, name, row in rows:
+        if name == "sidecar":
+            sidecars.append(sidecar_file(row, location, entry).path)
+            continue
+        value = converted(row, _KINDS[name], table=location.uri, file=entry.file.name)
+        found[name] += 1
+        found["other version"] += (
+            getattr(value, "version", checkpoint.version) != checkpoint.version
+        )
     return found, sidecars
 
 
-def _version(row: dict[str, object]) -> object:
-    told = row["checkpointMetadata"]
-    return told["version"] if isinstance(told, dict) else getattr(told, "version", None)
-
-
 def _wrong_shape(checkpoint: Checkpoint, found: Counter[str]) -> str | None:
-    name = checkpoint.entries[0].file.name
-    for action in _ONCE:
+    entry = checkpoint.entries[0]
+    name = entry.file.name
+    for action in ("protocol", "metaData"):
         if found[action] != 1:
             return f"checkpoint {name} holds {found[action]} {action} actions, not 1"
-    is_v2 = checkpoint.entries[0].file.format_rank == 2  # noqa: PLR2004
-    if found["checkpointMetadata"] > 1 or (
-        (is_v2 or found["sidecar"]) and not found["checkpointMetadata"]
-    ):
-        return f"checkpoint {name} holds {found['checkpointMetadata']} checkpointMetadata actions"
+    marks = found["checkpointMetadata"]
+    is_v2 = entry.file.kind is LogFileKind.CHECKPOINT_V2
+    if marks > 1 or ((is_v2 or found["sidecar"]) and not marks):
+        return f"checkpoint {name} holds {marks} checkpointMetadata actions, not 1"
     return f"checkpoint {name} is of another version" if found["other version"] else None
 
 
-def _miscounted(location: Location, checkpoint: Checkpoint, files: list[str]) -> str | None:
+def _miscounted(location: Location, checkpoint: Checkpoint, sidecars: list[str]) -> str | None:
     """What the file actions of a checkpoint tell otherwise than its version's checksum."""
     adds = live_bytes = 0
-    for path in files:
-        if path.endswith(".json"):
-            entry = next(each for each in checkpoint.entries if each.path == path)
-            more = _in_json(location, entry)
-        else:
-            more = _in_parquet(location, path)
-        adds, live_bytes = adds + more[0], live_bytes + more[1]
+    for entry in checkpoint.entries:
+        in_json = entry.file.name.endswith(".json")
+        rows = _in_json(location, entry) if in_json else _in_parquet(location, entry.path)
+        for files, size in rows:
+            adds, live_bytes = adds + files, live_bytes + size
+    for path in sidecars:
+        for files, size in _in_parquet(location, path):
+            adds, live_bytes = adds + files, live_bytes + size
     recorded = _checksum(location, checkpoint.version)
     if recorded is None:
         return None
@@ -95,22 +115,47 @@ def _miscounted(location: Location, checkpoint: Checkpoint, files: list[str]) ->
     return None
 
 
-def _in_parquet(location: Location, path: str) -> tuple[int, int]:
+def _in_parquet(location: Location, path: str) -> Iterator[tuple[int, int]]:
+    """Live files and their bytes of each batch; every column is read, none is kept."""
+    name = path.rpartition("/")[2]
     try:
-        found = counts(location.file(path))
-    except (OSError, pa.ArrowException) as error:
-        name = path.rpartition("/")[2]
-        raise CorruptLogError(location.uri, f"{name} cannot be read ({one_line(error)})") from error
-    return found.adds, found.live_bytes
+        with read.parquet(location, path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                batch.validate(full=True)
+                yield _counted(batch)
+    except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as error:
+        found = f"{name} cannot be read ({one_line(error)})"
+        raise CorruptLogError(location.uri, found, RESTORE) from error
 
 
-def _in_json(location: Location, entry: LogEntry) -> tuple[int, int]:
-    adds = live_bytes = 0
+def _counted(batch: pa.RecordBatch) -> tuple[int, int]:
+    """Live files and their bytes; ValueError for a file action without what all of them have."""
+    for action in ("add", "remove"):
+        rows = _values(batch, action)
+        if len(rows) and pc.struct_field(rows, "path").null_count:
+            raise ValueError(f"{action}.path is null")
+    adds = _values(batch, "add")
+    if not len(adds):
+        return 0, 0
+    sizes = pc.struct_field(adds, "size")
+    if sizes.null_count:
+        raise ValueError("add.size is null")
+    return len(adds), pc.sum(sizes).as_py()
+
+
+def _values(batch: pa.RecordBatch, name: str) -> Any:
+    if name not in batch.schema.names:
+        return pa.nulls(0)
+    if not pa.types.is_struct(batch[name].type):
+        raise TypeError(f"{name} is a column of {batch[name].type}")
+    return batch[name].drop_null()
+
+
+def _in_json(location: Location, entry: LogEntry) -> Iterator[tuple[int, int]]:
     for line in log_lines(location, entry):
-        if line.startswith(b'{"add"'):
-            add = parse_action(line, table=location.uri, file=entry.file.name).add
-            adds, live_bytes = adds + 1, live_bytes + (add.size if add else 0)
-    return adds, live_bytes
+        add = parse_action(line, table=location.uri, file=entry.file.name).add
+        if add is not None:
+            yield 1, add.size
 
 
 def _checksum(location: Location, version: int) -> VersionChecksum | None:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow.compute as pc
 
+from maint_assets.delta.features import Operation, unsupported
+from maint_assets.errors import MaintError
 from maint_assets.log_cleanup.anchor import fault
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
 from maint_assets.log_cleanup.protection import is_protected
+from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
 from maint_assets.storage import read
 
@@ -69,8 +72,13 @@ def _sound(location: Location, candidates: list[Checkpoint]) -> tuple[int | None
 def _can_be_written(log: LogDirectory, version: int) -> bool:
     """Whether a checkpoint of a version can be made of commits, and has its name to itself."""
     rows = log.of(*CHECKPOINT_KINDS)
-    taken = pc.any(pc.equal(rows["version"], version)).as_py()
-    return not taken and log.has_commits(0, version)
+    if pc.any(pc.equal(rows["version"], version)).as_py() or not log.has_commits(0, version):
+        return False
+    try:
+        protocol = table_head(log.location, version).protocol
+    except MaintError:
+        return False
+    return not unsupported(protocol, Operation.CHECKPOINT)
 
 
 def _notes(location: Location, anchor: int) -> list[str]:
@@ -78,7 +86,7 @@ def _notes(location: Location, anchor: int) -> list[str]:
     try:
         body = read.content(location, f"{LOG}/_last_vacuum_info")
         told = msgspec.json.decode(body, type=dict[str, object])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
     handled = told.get("latestCommitVersionOutsideOfRetentionWindow")
     if not isinstance(handled, int) or handled + 1 >= anchor:

@@ -15,6 +15,8 @@ from maint_assets.snapshot.log import LOG
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from maint_assets.log_cleanup.log_directory import LogDirectory, Versions
 
 
@@ -52,18 +54,30 @@ class CommitTimes:
             return _last(versions, self.by_file <= cutoff_ms)
         if told.enabled_ms is not None and cutoff_ms < told.enabled_ms:
             return _last(versions, (self.by_file <= cutoff_ms) & (versions < told.version))
-        return self._newest_told(cutoff_ms, int(np.searchsorted(versions, told.version)))
+        first = int(np.searchsorted(versions, told.version))
+        low = self._newest_told(cutoff_ms, first, told=self._told_ms)
+        if any(self._told_ms(at) != self._by_commit(at) for at in self._around(low, first)):
+            self.asked.clear()
+            low = self._newest_told(cutoff_ms, first, told=self._by_commit)
+        return int(versions[low - 1]) if low > first else None
 
-    def _newest_told(self, cutoff_ms: int, first: int) -> int | None:
-        """The same among commits that say their time, which only grows: few are looked at."""
+    def _around(self, low: int, first: int) -> range:
+        """The positions of the last commit before a boundary, and of the first one after it."""
+        return range(max(low - 1, first), min(low + 1, self._log.commit_versions.size))
+
+    def _newest_told(self, cutoff_ms: int, first: int, *, told: Callable[[int], int]) -> int:
+        """The position after the newest expired one of commits that say their time.
+
+        It only grows, so that few are looked at.
+        """
         low, high = first, self._log.commit_versions.size
         while low < high:
             middle = (low + high) // 2
-            if self._told_ms(middle) <= cutoff_ms:
+            if told(middle) <= cutoff_ms:
                 low = middle + 1
             else:
                 high = middle
-        return int(self._log.commit_versions[low - 1]) if low > first else None
+        return low
 
     def _told_ms(self, at: int) -> int:
         version = int(self._log.commit_versions[at])

@@ -28,7 +28,7 @@ from maint_assets.errors import CorruptLogError, LogGapError, StalePlanError
 from maint_assets.log_cleanup.anchor import fault
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS, log_directory
-from maint_assets.log_cleanup.sidecars import referenced_sidecars
+from maint_assets.log_cleanup.sidecars import named_sidecars, referenced_sidecars
 from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
 from maint_assets.storage import read, write
 from maint_assets.storage.columns import arrow_schema, column
@@ -57,6 +57,9 @@ DELETED_LOGS_SCHEMA = T.StructType([
 _LEDGER_ARROW = arrow_schema(DELETED_LOGS_SCHEMA)
 _NAMES = {"commit": commit_name, "checksum": checksum_name}
 _NOT_PLANNED = write.Deletion("skipped", "not a file that may go from this log")
+_COMMIT_LEFT = write.Deletion("skipped", "a commit before the anchor is still there")
+_BEHIND_A_LINK = write.Deletion("skipped", "below a symbolic link")
+_BEFORE_ALL = ("compaction", "temporary", "commit")
 _STILL_THERE = write.Deletion("skipped", "the file that it is of is still there")
 _NAMED_AGAIN = write.Deletion("skipped", "named by a checkpoint that stays")
 
@@ -135,15 +138,21 @@ class _Task:
         kept = log_directory(self.location, since=plan.anchor_version)
         self.anchor = _anchor_files(kept, plan)
         self._referenced: set[str] | None = None
+        self._unreferenced: write.Deletion | None = None
+        self._commit_left = False
+        self._links: set[str] = set()
 
     def execute(self, rows: pa.Table) -> None:
         """Deletes one batch and records it."""
         self._refuse_lost_anchor()
+        self._links = {each for each in (STAGED, SIDECARS) if read.is_link(self.location, each)}
         outcomes: list[write.Deletion] = []
         planned = rows.select(["path", "kind", "version", "size", "modified_ms"]).to_pylist()
         try:
             for row in planned:
                 outcomes.append(self._deleted(row))
+                is_left = outcomes[-1].outcome in {"failed", "skipped"}
+                self._commit_left |= is_left and row["kind"] == "commit"
         finally:
             if outcomes:
                 acted = rows.slice(0, len(outcomes))
@@ -164,6 +173,10 @@ class _Task:
 
     def _deleted(self, row: dict[str, Any]) -> write.Deletion:
         path = row["path"]
+        if self._commit_left and row["kind"] not in _BEFORE_ALL:
+            return _COMMIT_LEFT
+        if path.rpartition("/")[0] in self._links:
+            return _BEHIND_A_LINK
         if not (self._is_plain(row) or _may_go(path, row["kind"], self.plan)):
             return _NOT_PLANNED
         if row["kind"] == "sidecar" and (kept := self._kept_sidecar(path)) is not None:
@@ -183,12 +196,14 @@ class _Task:
 
     def _kept_sidecar(self, path: str) -> write.Deletion | None:
         """Why a sidecar stays: checkpoints may have come that name it."""
+        if self._unreferenced is not None:
+            return self._unreferenced
         if self._referenced is None:
-            kept = log_directory(self.location).checkpoint_files("checkpoint", "v2_checkpoint")
             try:
-                self._referenced = referenced_sidecars(self.location, kept)
+                self._referenced = referenced_sidecars(log_directory(self.location))
             except (CorruptLogError, LogGapError) as error:
-                return write.Deletion("skipped", error.found)
+                self._unreferenced = write.Deletion("skipped", error.found)
+                return self._unreferenced
         return _NAMED_AGAIN if path in self._referenced else None
 
     def _refuse_lost_anchor(self) -> None:
@@ -216,6 +231,7 @@ def _anchor_files(log: LogDirectory, plan: LogCleanupPlan) -> dict[str, tuple[in
         if found is None and log.has_commits(anchor, int(log.commit_versions[-1])):
             rows = log.commits.slice(int((log.commit_versions < anchor).sum()), 1).to_pylist()
             paths = [entry.path for entry in checkpoint.entries] + [row["path"] for row in rows]
+            paths += named_sidecars(log.location, checkpoint.entries)
             return {path: read.size_and_mtime(log.location, path) for path in paths}
         wrong = found or "a commit after it is missing"
     found = f"the log cannot begin with checkpoint {anchor}: {wrong}"

@@ -25,6 +25,7 @@ from maint_assets.log_cleanup.log_directory import (
 )
 from maint_assets.log_cleanup.sidecars import referenced_sidecars
 from maint_assets.log_cleanup.spark_selection import expired_by_files, hinted_version
+from maint_assets.storage import read
 from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.parts import Measure
 
@@ -133,10 +134,7 @@ def _unneeded_sidecars(kept: LogDirectory, *, before_ms: int) -> set[str]:
     """The old sidecars that no checkpoint which stays names."""
     rows = kept.of("sidecar").to_pylist()
     sidecars = {row["path"] for row in rows if row["modified_ms"] < before_ms}
-    if not sidecars:
-        return set()
-    checkpoints = kept.checkpoint_files("checkpoint", "v2_checkpoint")
-    return sidecars - referenced_sidecars(kept.location, checkpoints)
+    return sidecars - referenced_sidecars(kept) if sidecars else set()
 
 
 def _forgotten_checksums(log: LogDirectory, anchor: int, *, before_ms: int) -> set[str]:
@@ -147,6 +145,7 @@ def _forgotten_checksums(log: LogDirectory, anchor: int, *, before_ms: int) -> s
         row["path"]
         for row in rows
         if row["checked"] not in there
+        and not read.exists(log.location, row["checked"])
         and row["modified_ms"] < before_ms
         and (_is_below(row["version"], anchor) or is_temporary(row["checked"].rpartition("/")[2]))
     }
@@ -165,7 +164,9 @@ def _by_files(log: LogDirectory, times: CommitTimes, terms: Terms) -> tuple[Boun
     paths, forbidden = expired_by_files(log, terms, hinted=hinted)
     if forbidden:
         return Boundary(None, "checkpoint_protection", cutoff), set()
-    return Boundary(pc.min(log.without(paths).commits["version"]).as_py(), None, cutoff), paths
+    gone = log.commits.filter(is_in(log.commits, paths))["version"].to_pylist()
+    left = log.without(paths).commits["version"]
+    return Boundary(max(gone) + 1 if gone else pc.min(left).as_py(), None, cutoff), paths
 
 
 def _rows(log: LogDirectory, times: CommitTimes, paths: set[str]) -> pa.Table:

@@ -59,15 +59,18 @@ _PLAIN_KINDS = {"json": "commit", "crc": "checksum"}
 class LogDirectory:
     """The files of a log that have a name which somebody gives them; all others are not seen.
 
-    ``files`` has LOG_FILES_ARROW, in no order.
+    ``files`` has LOG_FILES_ARROW, in no order. ``odd`` names checkpoints that are links or
+    directories: other readers may use what we do not look into.
     """
 
     location: Location
     files: pa.Table
+    odd: tuple[str, ...] = ()
 
     def without(self, paths: set[str]) -> LogDirectory:
         """The log as it is once some files are gone."""
-        return LogDirectory(self.location, self.files.filter(pc.invert(is_in(self.files, paths))))
+        kept = self.files.filter(pc.invert(is_in(self.files, paths)))
+        return LogDirectory(self.location, kept, self.odd)
 
     def of(self, *kinds: str) -> pa.Table:
         """The files of some kinds."""
@@ -96,7 +99,7 @@ class LogDirectory:
     def has_commits(self, first: int, last: int) -> bool:
         """Whether every commit from one version to another is there."""
         versions = self.commit_versions
-        found = versions[(versions >= first) & (versions <= last)]
+        found = np.unique(versions[(versions >= first) & (versions <= last)])
         return found.size == last - first + 1
 
     def earliest_readable(self) -> int | None:
@@ -118,7 +121,7 @@ class LogDirectory:
 def log_directory(location: Location, *, since: int | None = None) -> LogDirectory:
     """What lies in the log of a table now: all of it, or what is named from a version on.
 
-    Raises StorageError.
+    Nothing behind a link that stands for a directory below the log is seen. Raises StorageError.
     """
     first = "" if since is None else f"{since:020d}."
     places: tuple[tuple[str, Callable[[str, str], _Named | None]], ...] = (
@@ -126,13 +129,15 @@ def log_directory(location: Location, *, since: int | None = None) -> LogDirecto
         (STAGED, _staged),
         (SIDECARS, _sidecar),
     )
-    found = [
-        table
-        for directory, named in places
-        for entries in read.directory(location, directory, wanted=lambda name: name >= first)
-        for table in _tables(directory, entries, named)
-    ]
-    return LogDirectory(location, pa.concat_tables([LOG_FILES_ARROW.empty_table(), *found]))
+    found = [LOG_FILES_ARROW.empty_table()]
+    odd: list[str] = []
+    for directory, named in places:
+        if directory != LOG and read.is_link(location, directory):
+            continue
+        for entries in read.directory(location, directory, wanted=lambda name: name >= first):
+            found += _tables(directory, entries, named)
+            odd += _odd_checkpoints(entries) if directory == LOG else []
+    return LogDirectory(location, pa.concat_tables(found), tuple(odd))
 
 
 def is_in(files: pa.Table, paths: set[str], column: str = "path") -> pa.ChunkedArray:
@@ -197,6 +202,13 @@ def _tables(
         ],
         LOG_FILES_ARROW,
     )
+
+
+def _odd_checkpoints(entries: Entries) -> Iterator[str]:
+    for name, mode in zip(entries.names, entries.modes, strict=True):
+        file = None if stat.S_ISREG(mode) else LogFile.parse(name)
+        if file is not None and file.format_rank >= 0:
+            yield name
 
 
 def _plain(files: pa.Table, told: pa.StructArray) -> pa.Table:

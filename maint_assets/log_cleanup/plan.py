@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from maint_assets.delta.features import Operation, refuse_unsupported
+from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
 from maint_assets.delta.timestamps import shown_length
 from maint_assets.errors import RetentionError, StalePlanError
 from maint_assets.log_cleanup.commit_times import InCommitTimes
@@ -16,10 +16,12 @@ from maint_assets.snapshot.newer import refuse_old, refuse_other_table
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from maint_assets.delta.properties import TableProperties
     from maint_assets.snapshot.head import TableHead
+
+    Kept = Callable[[TableProperties], int]
 
 GRANULARITY_MS = {"day": 86_400_000, "hour": 3_600_000, "minute": 60_000}
 
@@ -91,7 +93,6 @@ def terms(  # noqa: PLR0913
             properties.in_commit_timestamp_enablement_version or 0,
             properties.in_commit_timestamp_enablement_timestamp_ms,
         )
-    before = properties.require_checkpoint_protection_before_version
     return Terms(
         planned_ms=planned_ms,
         retention_ms=retention_ms,
@@ -102,7 +103,7 @@ def terms(  # noqa: PLR0913
         creates_anchor=creates_anchor,
         min_keep_version=min_keep_version,
         in_commit=told,
-        protection_before=before if "checkpointProtection" in features else 0,
+        protection_before=protected_before(properties, features),
         has_sidecars="v2Checkpoint" in features,
     )
 
@@ -131,6 +132,7 @@ class LogCleanupPlan:
     stop_reason: str | None
     earliest_version_before: int | None
     earliest_version_after: int | None
+    protection_before: int = 0
 
 
 def retention_ms(
@@ -160,20 +162,29 @@ def retention_ms(
 
 
 def ready_head(
-    plan: LogCleanupPlan, *, max_age_ms: int, force: bool, asked: bool, now_ms: int
+    plan: LogCleanupPlan, *, max_age_ms: int, force: bool, kept_ms: Kept, now_ms: int
 ) -> TableHead:
     """The newest version of the planned table, once nothing speaks against executing the plan.
 
-    Raises StalePlanError, UnsupportedFeatureError or LogGapError; nothing is changed.
+    ``kept_ms`` tells how long its versions are to be kept by what it says of itself now. Raises
+    StalePlanError, RetentionError, UnsupportedFeatureError or LogGapError; nothing is changed.
     """
     table = plan.table
     refuse_old(table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
     head = newest_head(Location.of(table))
     refuse_other_table(head, table_id=plan.table_id, version=plan.version)
     refuse_unsupported(head.protocol, Operation.CLEAN_LOG, table=table)
-    properties = head.properties
-    if not (properties.enable_expired_log_cleanup or force):
+    if not (head.properties.enable_expired_log_cleanup or force):
         raise StalePlanError(table, "its log cleanup was disabled since the plan", "plan again")
-    if not asked and properties.log_retention_ms > plan.retention_ms:
-        raise StalePlanError(table, "its log retention was raised since the plan", "plan again")
+    if kept_ms(head.properties) > plan.retention_ms:
+        raise StalePlanError(table, "its retention was raised since the plan", "plan again")
+    before = protected_before(head.properties, feature_names(head.protocol))
+    if before > max(plan.protection_before, plan.anchor_version or 0):
+        raise StalePlanError(table, "its checkpoints were protected since the plan", "plan again")
     return head
+
+
+def protected_before(properties: TableProperties, features: Collection[str]) -> int:
+    """The version before which checkpoints are protected, 0 for none."""
+    before = properties.require_checkpoint_protection_before_version
+    return before if "checkpointProtection" in features else 0

@@ -8,7 +8,7 @@ from maint_assets.delta.actions import parse_action
 from maint_assets.delta.checksum import VersionChecksum
 from maint_assets.delta.features import Operation, unsupported
 from maint_assets.delta.names import checksum_name
-from maint_assets.errors import CorruptLogError, LogGapError, NotADeltaTableError
+from maint_assets.errors import MaintError, NotADeltaTableError
 from maint_assets.log_cleanup.log_directory import log_entry
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
@@ -30,12 +30,14 @@ def is_protected(log: LogDirectory, *, anchor: int, before: int) -> bool:
     going = versions[versions < anchor]
     if not going.size or anchor >= before:
         return False
+    if not log.has_commits(int(going[0]), anchor):
+        return True
     try:
         first = _protocol_at(log.location, int(going[0]))
         if first is None:
             return True
         protocols = [first, *_protocols(log, last=anchor)]
-    except (CorruptLogError, LogGapError):
+    except MaintError:
         return True
     return any(unsupported(each, Operation.READ) for each in protocols) or bool(
         unsupported(protocols[-1], Operation.CLEAN_LOG)

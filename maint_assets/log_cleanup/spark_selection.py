@@ -13,7 +13,7 @@ from maint_assets.delta.hint import parse_hint
 from maint_assets.delta.names import LogFile, staged_version
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
 from maint_assets.log_cleanup.protection import protocol_of_checksum
-from maint_assets.log_cleanup.sidecars import referenced_sidecars
+from maint_assets.log_cleanup.sidecars import named_sidecars
 from maint_assets.snapshot.log import LOG, STAGED
 from maint_assets.storage import read
 
@@ -140,7 +140,7 @@ def _unreferenced(log: LogDirectory, *, going: set[str], cutoff_ms: int) -> set[
     if going.issuperset(there):
         return set()
     found = log.checkpoint_files("checkpoint", "v2_checkpoint")
-    named = referenced_sidecars(log.location, (each for each in found if each.path not in going))
+    named = named_sidecars(log.location, (each for each in found if each.path not in going))
     return {
         row["path"]
         for row in log.of("sidecar").to_pylist()

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from maint_assets.delta.actions import Metadata, Protocol, parse_action
+from maint_assets.delta.actions import Metadata, Protocol, Sidecar, parse_action
 from maint_assets.delta.checksum import VersionChecksum
 from maint_assets.delta.hint import parse_hint
 from maint_assets.delta.paths import TableRoot, decoded
 from maint_assets.delta.properties import TableProperties
-from maint_assets.errors import CorruptLogError, LogGapError, MaintError, NotADeltaTableError
+from maint_assets.errors import (
+    CorruptLogError,
+    LogGapError,
+    MaintError,
+    NotADeltaTableError,
+    one_line,
+)
 from maint_assets.snapshot.log import (
     LOG,
     SIDECARS,
@@ -110,15 +116,17 @@ def table_head(location: Location, version: int | None = None) -> TableHead:
 
 def sidecar_file(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
     """The sidecar that a checkpoint names; LogGapError when it is gone or of another size."""
-    values = row if isinstance(row, dict) else msgspec.to_builtins(row)
-    path = f"{SIDECARS}/{decoded(values['path'])}"
-    found = read.size_and_mtime(location, path)
-    if found is None or found[0] != values["sizeInBytes"]:
-        what = (
-            "is missing" if found is None else f"has {found[0]} bytes, not {values['sizeInBytes']}"
-        )
+    named = converted(row, Sidecar, table=location.uri, file=entry.file.name)
+    path = f"{SIDECARS}/{decoded(named.path)}"
+    try:
+        found = read.size_and_mtime(location, path)
+    except (OSError, ValueError) as error:
+        what = f"sidecar {named.path} of {entry.file.name} cannot be read ({one_line(error)})"
+        raise CorruptLogError(location.uri, what, RESTORE) from error
+    if found is None or found[0] != named.size_in_bytes:
+        what = "is missing" if found is None else f"has {found[0]} bytes, not {named.size_in_bytes}"
         raise LogGapError(
-            location.uri, f"sidecar {values['path']} of {entry.file.name} {what}", RESTORE
+            location.uri, f"sidecar {named.path} of {entry.file.name} {what}", RESTORE
         )
     return SidecarFile(path, found[0])
 

@@ -39,7 +39,7 @@ class JsonRows:
     def __init__(self, location: Location) -> None:
         self._location, self._root = location, TableRoot.of(location.path)
         self._rows = _Rows(self._root)
-        self._commits: list[_Told] = []
+        self._commits: list[tuple[LogUnit, _Told]] = []
         self._units: list[tuple[LogUnit, int]] = []
 
     def read(self, unit: LogUnit) -> Iterator[pa.RecordBatch]:
@@ -58,13 +58,20 @@ class JsonRows:
                     yield self._batch()
                     self._units.append((unit, 0))
         if unit.commit_ms is not None:
-            self._commits.append(told or _Told(unit.version, "unknown", unit.commit_ms))
+            told = told or _Told(unit.version, "unknown", unit.commit_ms)
+            self._commits.append((unit, told))
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """The rows that are held, and the commits."""
         yield self._batch()
-        yield _commits(self._commits)
-        self._commits = []
+        commits, self._commits = self._commits, []
+        try:
+            yield _commits([told for _, told in commits])
+        except (OverflowError, pa.ArrowException):
+            for unit, told in commits:
+                with log_errors(self._location, unit):
+                    _commits([told])
+            raise
 
     def _batch(self) -> pa.RecordBatch:
         """The rows so far, in one batch; an error names the file that has them."""

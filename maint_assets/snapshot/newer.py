@@ -23,8 +23,15 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 
+MAX_AHEAD_MS = 5 * 60_000
+"""A plan may be made by another machine, whose clock is a little ahead."""
+
+
 def refuse_old(table: str, *, planned_ms: int, max_age_ms: int, now_ms: int) -> None:
-    """StalePlanError when a plan is older than its limit."""
+    """StalePlanError when a plan is older than its limit, or made by a clock that ran ahead."""
+    if planned_ms - now_ms > MAX_AHEAD_MS:
+        ahead = shown_length(planned_ms - now_ms)
+        raise StalePlanError(table, f"the plan was made {ahead} ahead of now", "plan again")
     age, limit = shown_length(now_ms - planned_ms), shown_length(max_age_ms)
     if now_ms - planned_ms > max_age_ms:
         raise StalePlanError(table, f"the plan is {age} old, the limit is {limit}", "plan again")

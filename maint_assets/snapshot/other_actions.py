@@ -52,7 +52,7 @@ def other_rows(
     try:
         with read.parquet(location, entry.path) as file:
             yield from _parquet_rows(file, names)
-    except (OSError, pa.ArrowException, EOFError) as error:
+    except (OSError, ValueError, TypeError, pa.ArrowException, EOFError) as error:
         raise CorruptLogError(
             location.uri,
             f"checkpoint {entry.file.name} cannot be read ({first_line(error)})",
@@ -72,6 +72,8 @@ def converted(row: Any, kind: type[Value], *, table: str, file: str) -> Value:
     """A checkpoint's row as a value of the log; nulls are fields that are not there."""
     if isinstance(row, kind):
         return row
+    if not isinstance(row, dict):
+        raise CorruptLogError(table, f"checkpoint {file} is not valid: {row!r}", RESTORE)
     try:
         return msgspec.convert({name: v for name, v in row.items() if v is not None}, kind)
     except msgspec.ValidationError as error:

@@ -114,6 +114,11 @@ def count(location: Location, path: str) -> tuple[int, list[str]]:
     return next(entries), names
 
 
+def is_link(location: Location, path: str) -> bool:
+    """Whether a path is a symbolic link: what lies behind it may be anybody's."""
+    return os.path.islink(f"{location.path}/{path}")  # noqa: PTH114 - False where denied
+
+
 def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
     """Size in bytes and last modification in ms of a file; None when there is none.
 

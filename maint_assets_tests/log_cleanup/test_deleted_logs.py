@@ -163,7 +163,7 @@ def _upgrade(builder: TableBuilder) -> None:
         (_damage, StalePlanError, "cannot begin with checkpoint 10: checkpoint"),
         (_lose_a_commit, MaintError, "commit 00000000000000000015.json is missing"),
         (_replace, StalePlanError, "is table another now"),
-        (_raise_retention, StalePlanError, "its log retention was raised"),
+        (_raise_retention, StalePlanError, "its retention was raised"),
         (_disable, StalePlanError, "its log cleanup was disabled"),
         (_upgrade, UnsupportedFeatureError, "fromTheFuture"),
     ],
