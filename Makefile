@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo $(ROOT)/.uv/
 RUN := $(UV) run --no-sync
 JAVA := JAVA_HOME="$$($(RUN) python -m maint_assets_tests.oracles.setup --java-home)"
 
-.PHONY: setup sync browser test check demo bench bench-compaction bench-checkpoint stories races clean
+.PHONY: setup sync browser test check demo bench bench-compaction bench-logs bench-checkpoint stories races clean
 
 setup: sync
 	$(RUN) python -m maint_assets_tests.oracles.setup
@@ -51,6 +51,9 @@ bench-compaction: setup
 
 bench-checkpoint: setup
 	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks.checkpointing $(ARGS)
+
+bench-logs: setup
+	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks.logs $(ARGS)
 
 N ?= 200
 

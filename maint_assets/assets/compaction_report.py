@@ -81,10 +81,7 @@ class CompactionReport:
 
 def plan_compaction(launcher: Launcher, table: TableSettings) -> CompactionReport:
     """A plan of a table; raises the error that ended the planning."""
-    launched = launcher.plan(table, "compaction")
-    if launched.error is not None:
-        raise launched.error
-    bins = launcher.dataset(table, "compaction_bins", launched)
+    bins, launched = launcher.planned(table, "compaction", "compaction_bins")
     return CompactionReport(bins.summary(BinsSummary), bins, launched.seconds)
 
 
@@ -93,10 +90,7 @@ def execute_compaction(
 ) -> CompactionReport:
     """The planned compaction executed; ``error`` is set when some bins failed."""
     digest = report.planned.plan.digest
-    launched = launcher.execute(table, digest, by, stage="rewritten_files")
-    done = launcher.dataset(table, "rewritten_files", launched)
-    if not done.is_complete and launched.error is not None:
-        raise launched.error
+    done, launched = launcher.executed(table, digest, by, stage="rewritten_files")
     return CompactionReport(
         report.planned,
         report.bins,

@@ -8,13 +8,13 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from maint_assets.assets.progress import Share, tasks_of
+from maint_assets.assets.progress import Share, recorded_share
 from maint_assets.assets.spark import typed_errors
 from maint_assets.assets.store import Dataset, Progress
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.config import milliseconds
 from maint_assets.errors import DeletionFailedError, MaintError, StorageError
-from maint_assets.storage.ledger import BATCH_PATHS, ledger_files, ledger_parts, refuse_unrecorded
+from maint_assets.storage.ledger import ledger_parts, refuse_unrecorded
 from maint_assets.vacuum import records
 from maint_assets.vacuum.deletion import (
     DELETION_SCHEMA,
@@ -107,13 +107,8 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
 
 
 def deletion_progress(run: StageRun) -> Share | None:
-    """The planned paths whose outcome is recorded, to a batch; before the first the tasks."""
-    planned = run.known.get("diff")
-    batches = len(ledger_files(run.output.rows_location))
-    if planned is None or not batches:
-        return tasks_of(run)
-    paths = planned[1].summary(DiffSummary).plan.paths
-    return Share(min(batches * BATCH_PATHS, paths), paths, "paths, about")
+    """The planned paths whose outcome is recorded."""
+    return recorded_share(run, "diff", lambda: run.summary("diff", DiffSummary).plan.paths)
 
 
 def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:

@@ -60,6 +60,25 @@ class Launcher:
         config = {"approved_plan": digest, "approved_by": by}
         return self._run(table, [key], {"ops": {key.to_python_identifier(): {"config": config}}})
 
+    def planned(
+        self, table: TableSettings, branch: Branch, stage: str
+    ) -> tuple[StageDataset, Launched]:
+        """The plan of a branch, and the run that made it; raises the error that ended that."""
+        launched = self.plan(table, branch)
+        if launched.error is not None:
+            raise launched.error
+        return self.dataset(table, stage, launched), launched
+
+    def executed(
+        self, table: TableSettings, digest: str, by: str, *, stage: str
+    ) -> tuple[StageDataset, Launched]:
+        """What the execution of a plan wrote, and its run; raises what ended it before an end."""
+        launched = self.execute(table, digest, by, stage=stage)
+        done = self.dataset(table, stage, launched)
+        if not done.is_complete and launched.error is not None:
+            raise launched.error
+        return done, launched
+
     def key(self, table: TableSettings, stage: str) -> dg.AssetKey:
         """The asset key of a stage of a table."""
         return stage_key(table, stage, self.settings.key_prefix)

@@ -84,10 +84,7 @@ class LogCleanupReport:
 
 def plan_log_cleanup(launcher: Launcher, table: TableSettings) -> LogCleanupReport:
     """A plan of a table; raises the error that ended the planning."""
-    launched = launcher.plan(table, "log_cleanup")
-    if launched.error is not None:
-        raise launched.error
-    expired = launcher.dataset(table, "expired_logs", launched)
+    expired, launched = launcher.planned(table, "log_cleanup", "expired_logs")
     return LogCleanupReport(expired.summary(ExpiredLogsSummary), expired, launched.seconds)
 
 
@@ -96,10 +93,7 @@ def execute_log_cleanup(
 ) -> LogCleanupReport:
     """The planned cleanup executed; ``error`` is set when some files could not be deleted."""
     digest = report.planned.plan.digest
-    launched = launcher.execute(table, digest, by, stage="deleted_logs")
-    done = launcher.dataset(table, "deleted_logs", launched)
-    if not done.is_complete and launched.error is not None:
-        raise launched.error
+    done, launched = launcher.executed(table, digest, by, stage="deleted_logs")
     return LogCleanupReport(
         report.planned,
         report.expired,

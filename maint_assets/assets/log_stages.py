@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from maint_assets.assets.metadata import human_time
-from maint_assets.assets.progress import Share, tasks_of
+from maint_assets.assets.progress import Share, recorded_share
 from maint_assets.assets.spark import typed_errors
 from maint_assets.assets.store import Dataset
 from maint_assets.assets.vacuum_stages import StageResult, result
@@ -40,7 +40,7 @@ from maint_assets.log_cleanup.plan import LogCleanupPlan, ready_head, retention_
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
 from maint_assets.storage.columns import arrow_schema
-from maint_assets.storage.ledger import BATCH_PATHS, ledger_files, ledger_parts, refuse_unrecorded
+from maint_assets.storage.ledger import ledger_parts, refuse_unrecorded
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Target, Written
 from maint_assets.storage.rows import told, units
@@ -197,13 +197,10 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
 
 
 def log_deletion_progress(run: StageRun) -> Share | None:
-    """The planned files whose outcome is recorded, to a batch; before the first the tasks."""
-    planned = run.known.get("expired_logs")
-    batches = len(ledger_files(run.output.rows_location))
-    if planned is None or not batches:
-        return tasks_of(run)
-    files = planned[1].summary(ExpiredLogsSummary).plan.files
-    return Share(min(batches * BATCH_PATHS, files), files, "files, about")
+    """The planned files whose outcome is recorded."""
+    return recorded_share(
+        run, "expired_logs", lambda: run.summary("expired_logs", ExpiredLogsSummary).plan.files
+    )
 
 
 def _asked_terms(seen: SnapshotSummary, settings: LogCleanupSettings, *, planned_ms: int) -> Terms:

@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from maint_assets.storage.ledger import BATCH_PATHS, ledger_files
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -61,6 +63,15 @@ def told(
     finally:
         stop.set()
         teller.join()
+
+
+def recorded_share(run: StageRun, planned_stage: str, planned: Callable[[], int]) -> Share | None:
+    """The planned paths whose outcome is in the ledger, to a batch; before the first the tasks."""
+    batches = len(ledger_files(run.output.rows_location))
+    if planned_stage not in run.known or not batches:
+        return tasks_of(run)
+    paths = planned()
+    return Share(min(batches * BATCH_PATHS, paths), paths, "paths, about")
 
 
 def tasks_of(run: StageRun) -> Share | None:

@@ -74,10 +74,7 @@ class VacuumReport:
 
 def plan_vacuum(launcher: Launcher, table: TableSettings) -> VacuumReport:
     """A plan of a table; raises the error that ended the planning."""
-    launched = launcher.plan(table)
-    if launched.error is not None:
-        raise launched.error
-    diff = launcher.dataset(table, "diff", launched)
+    diff, launched = launcher.planned(table, "vacuum", "diff")
     return VacuumReport(diff.summary(DiffSummary), diff, launched.seconds)
 
 
@@ -85,10 +82,8 @@ def execute_vacuum(
     launcher: Launcher, table: TableSettings, report: VacuumReport, *, by: str
 ) -> VacuumReport:
     """The planned vacuum executed; ``error`` is set when some paths could not be deleted."""
-    launched = launcher.execute(table, report.planned.plan.digest, by)
-    done = launcher.dataset(table, "deletion", launched)
-    if not done.is_complete and launched.error is not None:
-        raise launched.error
+    digest = report.planned.plan.digest
+    done, launched = launcher.executed(table, digest, by, stage="deletion")
     return VacuumReport(
         report.planned,
         report.diff,

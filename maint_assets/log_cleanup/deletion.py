@@ -228,7 +228,8 @@ def _anchor_files(log: LogDirectory, plan: LogCleanupPlan) -> dict[str, tuple[in
     wrong = "it is gone"
     for checkpoint in (each for each in log.checkpoints if each.version == anchor):
         found = fault(log.location, checkpoint)
-        if found is None and log.has_commits(anchor, int(log.commit_versions[-1])):
+        newest = int(log.commit_versions.max(initial=anchor))
+        if found is None and log.has_commits(anchor, newest):
             rows = log.commits.slice(int((log.commit_versions < anchor).sum()), 1).to_pylist()
             paths = [entry.path for entry in checkpoint.entries] + [row["path"] for row in rows]
             paths += named_sidecars(log.location, checkpoint.entries)
