@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from maint_assets.assets.checks import Check
-from maint_assets.assets.metadata import human_bytes, human_count, human_time
+from maint_assets.assets.metadata import human_bytes, human_count, human_rest, human_time
 from maint_assets.delta.timestamps import shown_length
 from maint_assets.log_cleanup.plan import STOP_REASONS
 
@@ -107,13 +107,7 @@ def _ending(planned: ExpiredLogsSummary) -> str:
 
 def deleted_line(done: DeletedLogsSummary) -> str:
     """The outcome in Markdown."""
-    rest = "".join(
-        f", {count:,} {what}"
-        for what, count in (
-            ("missing", done.missing), ("failed", done.failed), ("skipped", done.skipped)
-        )
-        if count
-    )  # fmt: skip
+    rest = human_rest({"missing": done.missing, "failed": done.failed, "skipped": done.skipped})
     made = done.checkpoint_version
     return _folded(
         f"**{human_count(done.files, 'log file')}, {human_bytes(done.bytes)} deleted**{rest} in "

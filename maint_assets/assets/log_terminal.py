@@ -9,7 +9,7 @@ from rich.table import Table
 
 from maint_assets.assets.log_report import planned_log_files
 from maint_assets.assets.log_shown import KINDS, ends_line, left_line, since_line, stop_line
-from maint_assets.assets.metadata import human_bytes, human_count
+from maint_assets.assets.metadata import human_bytes, human_count, human_rest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,15 +58,11 @@ def show_deleted(console: Console, report: LogCleanupReport) -> None:
         return
     if done.checkpoint_version is not None:
         console.print(f"[green]Written[/]: checkpoint {done.checkpoint_version}.")
-    rest = "".join(
-        f", {count:,} {what}"
-        for what, count in (
-            ("already missing", done.missing),
-            ("skipped", done.skipped),
-            ("failed", done.failed),
-        )
-        if count
-    )
+    rest = human_rest({
+        "already missing": done.missing,
+        "skipped": done.skipped,
+        "failed": done.failed,
+    })
     console.print(
         f"[green]Deleted[/] {human_count(done.files, 'log file')} ({human_bytes(done.bytes)}) in "
         f"{done.seconds:.1f} s{rest}. {left_line(done)}."

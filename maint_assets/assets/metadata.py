@@ -49,6 +49,11 @@ def human_count(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
+def human_rest(counts: Mapping[str, int]) -> str:
+    """``, 2 missing, 1 failed``: counts that are not 0, each behind a comma."""
+    return "".join(f", {count:,} {what}" for what, count in counts.items() if count)
+
+
 def metadata(
     result: StageResult,
     *,

@@ -30,7 +30,7 @@ from maint_assets.assets.log_stages import (
     expired_logs_stage,
     log_deletion_progress,
 )
-from maint_assets.assets.metadata import human_bytes, human_count, human_time
+from maint_assets.assets.metadata import human_bytes, human_count, human_rest, human_time
 from maint_assets.assets.progress import tasks_of
 from maint_assets.assets.vacuum_stages import (
     StageResult,
@@ -141,20 +141,11 @@ def _diff_line(planned: DiffSummary) -> str:
 
 
 def _deletion_line(done: DeletionSummary) -> str:
-    rest = ", ".join(
-        f"{count:,} {what}"
-        for what, count in (
-            ("missing", done.missing),
-            ("failed", done.failed),
-            ("skipped", done.skipped),
-        )
-        if count
-    )
+    rest = human_rest({"missing": done.missing, "failed": done.failed, "skipped": done.skipped})
     return (
         f"**{human_count(done.files, 'file')}, {human_bytes(done.bytes)} and "
-        f"{human_count(done.directories, 'directory')} deleted**"
-        + (f", {rest}" if rest else "")
-        + f" in {done.seconds:.1f} s"
+        f"{human_count(done.directories, 'directory')} deleted**{rest}"
+        f" in {done.seconds:.1f} s"
     )
 
 

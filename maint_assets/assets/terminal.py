@@ -14,6 +14,7 @@ from rich.table import Table
 from maint_assets.assets.metadata import (
     human_bytes,
     human_count,
+    human_rest,
     human_time,
 )
 from maint_assets.assets.progress import SHOWN
@@ -76,15 +77,11 @@ def show_done(console: Console, report: VacuumReport) -> None:
     console.print(
         f"[green]Deleted[/] {human_count(done.files, 'file')} ({human_bytes(done.bytes)}) and "
         f"{human_count(done.directories, 'directory')} in {done.seconds:.1f} s"
-        + "".join(
-            f", {count:,} {what}"
-            for what, count in (
-                ("already missing", done.missing),
-                ("skipped", done.skipped),
-                ("failed", done.failed),
-            )
-            if count
-        )
+        + human_rest({
+            "already missing": done.missing,
+            "skipped": done.skipped,
+            "failed": done.failed,
+        })
         + "."
     )
     console.print(f"[dim]ledger: {escape(done.ledger)}[/]")

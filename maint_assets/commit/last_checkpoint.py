@@ -9,7 +9,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from maint_assets.commit.whole_files import replace
 from maint_assets.delta.hint import json_checksum, parse_hint
-from maint_assets.snapshot.log import LOG
+from maint_assets.snapshot.log import HINT
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from maint_assets.snapshot.head import TableHead
-
-HINT = f"{LOG}/_last_checkpoint"
 
 MOST_SCHEMA_CHARS = 20_000
 MOST_ACTIONS = 30

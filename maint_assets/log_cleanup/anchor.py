@@ -10,11 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.delta.actions import CheckpointMetadata, Metadata, Protocol, parse_action
-from maint_assets.delta.checksum import VersionChecksum
-from maint_assets.delta.names import LogFileKind, checksum_name
+from maint_assets.delta.names import LogFileKind
 from maint_assets.errors import CorruptLogError, LogGapError, one_line
-from maint_assets.snapshot.head import sidecar_file
-from maint_assets.snapshot.log import LOG
+from maint_assets.snapshot.head import sidecar_file, version_checksum
 from maint_assets.snapshot.other_actions import RESTORE, converted, log_lines, other_rows
 from maint_assets.storage import read
 
@@ -104,7 +102,7 @@ def _miscounted(location: Location, checkpoint: Checkpoint, sidecars: list[str])
     for path in sidecars:
         for files, size in _in_parquet(location, path):
             adds, live_bytes = adds + files, live_bytes + size
-    recorded = _checksum(location, checkpoint.version)
+    recorded = version_checksum(location, checkpoint.version)
     if recorded is None:
         return None
     if (recorded.num_files, recorded.table_size_bytes) != (adds, live_bytes):
@@ -156,10 +154,3 @@ def _in_json(location: Location, entry: LogEntry) -> Iterator[tuple[int, int]]:
         add = parse_action(line, table=location.uri, file=entry.file.name).add
         if add is not None:
             yield 1, add.size
-
-
-def _checksum(location: Location, version: int) -> VersionChecksum | None:
-    try:
-        return VersionChecksum.parse(read.content(location, f"{LOG}/{checksum_name(version)}"))
-    except OSError:
-        return None

@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from maint_assets.delta.checksum import VersionChecksum
-from maint_assets.delta.names import checksum_name
 from maint_assets.log_cleanup.log_directory import log_entry
-from maint_assets.snapshot.head import in_commit_ms
-from maint_assets.snapshot.log import LOG
-from maint_assets.storage import read
+from maint_assets.snapshot.head import in_commit_ms, version_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,11 +82,7 @@ class CommitTimes:
         return self.asked[version]
 
     def _by_checksum(self, version: int) -> int | None:
-        try:
-            body = read.content(self._log.location, f"{LOG}/{checksum_name(version)}")
-        except OSError:
-            return None
-        found = VersionChecksum.parse(body)
+        found = version_checksum(self._log.location, version)
         return found and found.in_commit_timestamp_opt
 
     def _by_commit(self, at: int) -> int:

@@ -8,6 +8,7 @@ still there.
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -137,8 +138,6 @@ class _Task:
         self.bytes = 0
         kept = log_directory(self.location, since=plan.anchor_version)
         self.anchor = _anchor_files(kept, plan)
-        self._referenced: set[str] | None = None
-        self._unreferenced: write.Deletion | None = None
         self._commit_left = False
         self._links: set[str] = set()
 
@@ -196,15 +195,18 @@ class _Task:
 
     def _kept_sidecar(self, path: str) -> write.Deletion | None:
         """Why a sidecar stays: checkpoints may have come that name it."""
-        if self._unreferenced is not None:
-            return self._unreferenced
-        if self._referenced is None:
-            try:
-                self._referenced = referenced_sidecars(log_directory(self.location))
-            except (CorruptLogError, LogGapError) as error:
-                self._unreferenced = write.Deletion("skipped", error.found)
-                return self._unreferenced
-        return _NAMED_AGAIN if path in self._referenced else None
+        named = self._named_sidecars
+        if isinstance(named, write.Deletion):
+            return named
+        return _NAMED_AGAIN if path in named else None
+
+    @cached_property
+    def _named_sidecars(self) -> set[str] | write.Deletion:
+        """What checkpoints name when the first sidecar is due; why all stay where nobody knows."""
+        try:
+            return referenced_sidecars(log_directory(self.location))
+        except (CorruptLogError, LogGapError) as error:
+            return write.Deletion("skipped", error.found)
 
     def _refuse_lost_anchor(self) -> None:
         for path, seen in self.anchor.items():

@@ -139,15 +139,12 @@ def _unneeded_sidecars(kept: LogDirectory, *, before_ms: int) -> set[str]:
 
 def _forgotten_checksums(log: LogDirectory, anchor: int, *, before_ms: int) -> set[str]:
     """Hadoop's checksums of files that went without them."""
-    rows = log.of("hadoop_checksum").to_pylist()
-    there = set(log.files["path"].to_pylist()) if rows else set[str]()
     return {
         row["path"]
-        for row in rows
-        if row["checked"] not in there
-        and not read.exists(log.location, row["checked"])
-        and row["modified_ms"] < before_ms
+        for row in log.of("hadoop_checksum").to_pylist()
+        if row["modified_ms"] < before_ms
         and (_is_below(row["version"], anchor) or is_temporary(row["checked"].rpartition("/")[2]))
+        and not read.exists(log.location, row["checked"])
     }
 
 

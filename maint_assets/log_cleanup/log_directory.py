@@ -183,25 +183,19 @@ def _tables(
         yield _plain(every.filter(is_plain), told.filter(is_plain))
         every = every.filter(pc.invert(is_plain))
     rows = [
-        (f"{directory}/{row['name']}", found, row["size"], row["modified_ms"])
+        {
+            "path": f"{directory}/{row['name']}",
+            "kind": found.kind,
+            "version": found.version,
+            "end_version": found.end_version,
+            "size": row["size"],
+            "modified_ms": row["modified_ms"],
+            "checked": found.checked,
+        }
         for row in every.to_pylist()
         if (found := named(row["name"], directory)) is not None
     ]
-    yield pa.Table.from_pylist(
-        [
-            {
-                "path": path,
-                "kind": found.kind,
-                "version": found.version,
-                "end_version": found.end_version,
-                "size": size,
-                "modified_ms": modified_ms,
-                "checked": found.checked,
-            }
-            for path, found, size, modified_ms in rows
-        ],
-        LOG_FILES_ARROW,
-    )
+    yield pa.Table.from_pylist(rows, LOG_FILES_ARROW)
 
 
 def _odd_checkpoints(entries: Entries) -> Iterator[str]:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from maint_assets.delta.actions import parse_action
-from maint_assets.delta.checksum import VersionChecksum
 from maint_assets.delta.features import Operation, unsupported
-from maint_assets.delta.names import checksum_name
 from maint_assets.errors import MaintError, NotADeltaTableError
 from maint_assets.log_cleanup.log_directory import log_entry
-from maint_assets.snapshot.head import table_head
-from maint_assets.snapshot.log import LOG
+from maint_assets.snapshot.head import table_head, version_checksum
 from maint_assets.snapshot.other_actions import log_lines
-from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,10 +42,7 @@ def is_protected(log: LogDirectory, *, anchor: int, before: int) -> bool:
 
 def protocol_of_checksum(location: Location, version: int) -> Protocol | None:
     """The protocol that a version's checksum records; None without one."""
-    try:
-        found = VersionChecksum.parse(read.content(location, f"{LOG}/{checksum_name(version)}"))
-    except OSError:
-        return None
+    found = version_checksum(location, version)
     return found and found.protocol
 
 

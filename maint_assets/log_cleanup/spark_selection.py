@@ -14,7 +14,7 @@ from maint_assets.delta.names import LogFile, staged_version
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
 from maint_assets.log_cleanup.protection import protocol_of_checksum
 from maint_assets.log_cleanup.sidecars import named_sidecars
-from maint_assets.snapshot.log import LOG, STAGED
+from maint_assets.snapshot.log import HINT, STAGED
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def hinted_version(log: LogDirectory) -> int | None:
     None without a hint: then Delta deletes nothing.
     """
     try:
-        hint = parse_hint(read.content(log.location, f"{LOG}/_last_checkpoint"))
+        hint = parse_hint(read.content(log.location, HINT))
     except OSError:
         return None
     if hint is not None:

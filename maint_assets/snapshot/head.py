@@ -11,6 +11,7 @@ import msgspec
 from maint_assets.delta.actions import Metadata, Protocol, Sidecar, parse_action
 from maint_assets.delta.checksum import VersionChecksum
 from maint_assets.delta.hint import parse_hint
+from maint_assets.delta.names import checksum_name
 from maint_assets.delta.paths import TableRoot, decoded
 from maint_assets.delta.properties import TableProperties
 from maint_assets.errors import (
@@ -21,6 +22,7 @@ from maint_assets.errors import (
     one_line,
 )
 from maint_assets.snapshot.log import (
+    HINT,
     LOG,
     SIDECARS,
     LogEntry,
@@ -131,6 +133,14 @@ def sidecar_file(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
     return SidecarFile(path, found[0])
 
 
+def version_checksum(location: Location, version: int) -> VersionChecksum | None:
+    """What the checksum of a version records; None without one that can be read."""
+    try:
+        return VersionChecksum.parse(read.content(location, f"{LOG}/{checksum_name(version)}"))
+    except OSError:
+        return None
+
+
 def in_commit_ms(location: Location, entry: LogEntry) -> int:
     """The in-commit timestamp of a commit of a table that has them; CorruptLogError without one."""
     first = next(log_lines(location, entry), b"")
@@ -177,7 +187,7 @@ def newest_head(location: Location) -> TableHead:
     Raises as ``table_head``, which it falls back to where the hint leads nowhere.
     """
     try:
-        hint = parse_hint(read.content(location, f"{LOG}/_last_checkpoint"))
+        hint = parse_hint(read.content(location, HINT))
         if hint is not None:
             entries = log_files(location, since=hint.version)
             segment = next(segments(entries, table=location.uri))

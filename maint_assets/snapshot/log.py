@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 LOG = "_delta_log"
+HINT = f"{LOG}/_last_checkpoint"
 SIDECARS = f"{LOG}/_sidecars"
 STAGED = f"{LOG}/_staged_commits"
 
