@@ -27,7 +27,7 @@ from maint_assets.vacuum.deletion import (
 )
 from maint_assets.vacuum.plan import Deleted, Limits, refuse_beyond
 from maint_assets.vacuum.summaries import DiffSummary
-from maint_assets.vacuum.verification import missing_files
+from maint_assets.vacuum.verification import LOOKS, missing_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -166,7 +166,8 @@ def _deleted(totals: Iterable[Row]) -> Deleted:
 
 
 def _active_missing(run: StageRun, plan: VacuumPlan) -> int:
-    counts = missing_files(run.rows("valid_files"), table=plan.table).collect()
+    kept = run.rows("valid_files", task_rows=LOOKS)
+    counts = missing_files(kept, table=plan.table).collect()
     return sum(row["count"] for row in counts)
 
 

@@ -25,7 +25,7 @@ BATCH_PATHS = 1_000
 MOST_ROOM = 4 * 1024 * 1024
 """Bytes that the ledger's place must take, at most, before anything is deleted."""
 
-SHOWN_PARTS = 20
+SHOWN_PARTS = 8
 """A preview of a ledger looks at so many batches."""
 
 

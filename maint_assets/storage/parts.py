@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import acero
 
 from maint_assets.errors import StorageError, one_line
 
@@ -49,12 +51,13 @@ class Measure:
     column: str = ""
     where: pc.Expression | None = None
 
-    def of(self, rows: pa.Table) -> Any:
-        """The number over some of the rows."""
-        held = rows if self.where is None else rows.filter(self.where)
+    def of(self, rows: pa.Table, holds: pa.ChunkedArray | None) -> Any:
+        """The number over some of the rows, told for which of them it holds."""
         if self.how == "count":
-            return held.num_rows
-        values = held.column(self.column)
+            return rows.num_rows if holds is None else pc.sum(holds, min_count=0).as_py()
+        values = rows.column(self.column)
+        if holds is not None:
+            values = values.filter(holds)
         if self.how == "sum":
             return pc.sum(values, min_count=0).as_py()
         return pc.min_max(values)[self.how].as_py()
@@ -130,24 +133,19 @@ class Target:
 
     def nothing(self) -> Written:
         """What is written of no rows."""
-        none = self.schema.empty_table()
-        numbers = {name: each.of(none) for name, each in self.measures.items()}
-        return Written([], [0, 0], numbers, [])
+        return Written([], [0, 0], measured(self.schema.empty_table(), self.measures), [])
 
     def written(self, rows: Iterable[pa.RecordBatch]) -> Written:
         """What was written of the rows, in parts of about PART_ROWS."""
         done, parts = self.nothing(), _Parts(self.directory, self.schema)
-        try:
+        with closing(parts), ThreadPoolExecutor(1) as writer:
             for table in gathered(rows):
-                numbers = {name: measure.of(table) for name, measure in self.measures.items()}
                 kept = table if self.keep is None else table.filter(self.keep)
+                writing = writer.submit(parts.append, kept)
+                numbers = measured(table, self.measures)
                 share = Written([], row_sums(kept), numbers, largest(kept))
                 done = done.plus(share, self.measures)
-                with unwritten(self.directory):
-                    parts.append(kept)
-        finally:
-            with unwritten(self.directory):
-                parts.close()
+                writing.result()
         return msgspec.structs.replace(done, parts=parts.closed)
 
 
@@ -176,6 +174,18 @@ def slice_batches(part: PartSlice, columns: list[str] | None = None) -> Iterator
                 read = file.read_row_group(group, columns=columns).slice(first, wanted)
                 yield from read.combine_chunks().to_batches()
             at += rows
+
+
+def measured(rows: pa.Table, measures: Measures) -> dict[str, Any]:
+    """The numbers over some rows, by measure; what they hold of is asked in one pass."""
+    asked = {name: each.where for name, each in measures.items() if each.where is not None}
+    held = pa.table({})
+    if asked:
+        told = acero.ProjectNodeOptions(list(asked.values()), list(asked))
+        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
+        held = acero.Declaration("project", told, [source]).to_table(use_threads=False)
+    holds = {name: held[name] if name in asked else None for name in measures}
+    return {name: each.of(rows, holds[name]) for name, each in measures.items()}
 
 
 def gathered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -226,25 +236,30 @@ class _Parts:
     def append(self, table: pa.Table) -> None:
         if not table.num_rows:
             return
-        if self._writer is None:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            self._path = str(self._directory / f"part-{uuid.uuid4()}.parquet")
-            repeating = [name for name in self._schema.names if _is_repeating(name)]
-            self._writer = pq.ParquetWriter(
-                self._path,
-                self._schema,
-                use_dictionary=repeating,  # pyright: ignore[reportArgumentType]
-            )
-        self._writer.write_table(table)
+        with unwritten(self._directory):
+            if self._writer is None:
+                self._writer = self._opened()
+            self._writer.write_table(table)
         self._rows += table.num_rows
         if self._rows >= PART_ROWS:
             self.close()
 
     def close(self) -> None:
         if self._writer is not None:
-            self._writer.close()
+            with unwritten(self._directory):
+                self._writer.close()
             self.closed.append(Part(self._path, self._rows))
         self._writer, self._rows = None, 0
+
+    def _opened(self) -> pq.ParquetWriter:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._path = str(self._directory / f"part-{uuid.uuid4()}.parquet")
+        repeating = [name for name in self._schema.names if _is_repeating(name)]
+        return pq.ParquetWriter(
+            self._path,
+            self._schema,
+            use_dictionary=repeating,  # pyright: ignore[reportArgumentType]
+        )
 
 
 def _size_and_path(row: dict[str, Any]) -> tuple[int, str]:

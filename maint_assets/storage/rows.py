@@ -90,14 +90,16 @@ def units(
     return Rows(spark.range(0, len(texts), 1, tasks), rows, tasks)
 
 
-def part_rows(spark: SparkSession, parts: Iterable[Part], *, parallelism: int) -> Rows:
+def part_rows(
+    spark: SparkSession, parts: Iterable[Part], *, parallelism: int, task_rows: int = TASK_ROWS
+) -> Rows:
     """The rows of parts as they were written, in as many tasks as they are worth."""
 
     def read(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
         for part in some:
             yield from slice_batches(part)
 
-    cut = slices(parts)
+    cut = slices(parts, rows=task_rows)
     packages = packed(cut, parallelism, weight=lambda part: part.rows) or [[]]
     return units(spark, packages, read, kind=PartSlice)
 

@@ -204,7 +204,7 @@ class _Task:
         columns = [rows[name] for name in ("path", "size", "modified_ms")]
         columns.append(pc.equal(rows["kind"], "directory"))
         values = (column.to_pylist() for column in columns)
-        planned = [_Planned(*row) for row in zip(*values, strict=True)]
+        planned = list(map(_Planned._make, zip(*values, strict=True)))
         skipped = self._skipped(rows["path"])
         outcomes: list[write.Deletion] = []
         try:
@@ -231,12 +231,12 @@ class _Task:
         for path in paths.filter(pc.match_substring_regex(paths, _ODD)).to_pylist():
             if relative_name(path, self.root) != path:
                 found[path] = "not a path inside the table"
-        closed = _closed_in(self.location)
-        for path in paths.to_pylist():
-            if path in self.newer.paths:
-                found[path] = "named by a commit newer than the plan"
-            elif why := closed(path.rpartition("/")[0]):
-                found[path] = why
+        closed, every = _closed_in(self.location), paths.to_pylist()
+        within = [path.rpartition("/")[0] for path in every]
+        shut = {directory: why for directory in set(within) if (why := closed(directory))}
+        found |= {path: shut[at] for path, at in zip(every, within, strict=True) if at in shut}
+        for path in self.newer.paths.intersection(every):
+            found[path] = "named by a commit newer than the plan"
         return {path: write.Deletion("skipped", why) for path, why in found.items()}
 
     def _delete(self, planned: _Planned) -> write.Deletion:

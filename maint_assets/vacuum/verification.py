@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from maint_assets.storage.parts import Part, PartSlice
     from maint_assets.storage.rows import Rows
 
+LOOKS = 25_000
+"""Looking for more paths than this is worth another task."""
+
 _COUNT_SCHEMA = T.StructType([column("count", "bigint")])
 _PATHS_SCHEMA = T.StructType([column("path", "string"), column("planned", "boolean")])
 _PATHS_ARROW = arrow_schema(_PATHS_SCHEMA)

@@ -1,5 +1,7 @@
 """Where stage outputs lie, what their digest says, and how the event log finds them."""
 
+import gc
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from maint_assets.assets.store import Dataset, StageDataset, StageStore
 from maint_assets.errors import StageMissingError
 from maint_assets.storage.columns import column
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Measure, Part, PartSlice, row_sums, slice_batches
+from maint_assets.storage.parts import Measure, Part, PartSlice, measured, row_sums, slice_batches
 from maint_assets.storage.rows import Rows, packed, slices
 from maint_assets.vacuum.summaries import ValidFilesSummary
 from maint_assets_tests.builder import TableBuilder
@@ -140,6 +142,37 @@ def test_rows_that_are_not_kept_are_measured_only(
 
     assert (written.rows, written.metrics["b"]) == (1, 1)
     assert written.digest == digest(spark, dataset, [("a", 1)])
+
+
+def test_numbers_of_many_rows_are_of_those_where_they_hold() -> None:
+    rows = pa.table({"path": ["a", "b", None] * 100_000, "size": range(300_000)})
+    numbers = {
+        "every": Measure("count"),
+        "b": Measure("count", where=pc.field("path") == "b"),
+        "b_bytes": Measure("sum", "size", where=pc.field("path") == "b"),
+        "largest_a": Measure("max", "size", where=pc.field("path") == "a"),
+        "least_c": Measure("min", "size", where=pc.field("path") == "c"),
+    }
+
+    assert measured(rows, numbers) == {
+        "every": 300_000,
+        "b": 100_000,
+        "b_bytes": sum(range(1, 300_000, 3)),
+        "largest_a": 299_997,
+        "least_c": None,
+    }
+
+
+def test_a_worker_does_not_look_at_what_it_imported_when_it_collects_garbage(
+    spark: SparkSession,
+) -> None:
+    def frozen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        list(batches)
+        yield pa.RecordBatch.from_pydict({"objects": [gc.get_freeze_count()]})
+
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(frozen, "objects bigint").collect()
+
+    assert row["objects"] > 10_000
 
 
 def test_what_a_failed_attempt_left_is_no_part_of_the_rows(
