@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo $(ROOT)/.uv/
 RUN := $(UV) run --no-sync
 JAVA := JAVA_HOME="$$($(RUN) python -m maint_assets_tests.oracles.setup --java-home)"
 
-.PHONY: setup sync browser test check demo bench bench-compaction bench-logs bench-checkpoint stories races clean
+.PHONY: setup sync browser test check demo bench bench-compaction bench-append bench-logs bench-checkpoint stories races clean
 
 setup: sync
 	$(RUN) python -m maint_assets_tests.oracles.setup
@@ -48,6 +48,9 @@ bench: setup
 
 bench-compaction: setup
 	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks.small_files $(ARGS)
+
+bench-append: setup
+	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks.appended $(ARGS)
 
 bench-checkpoint: setup
 	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks.checkpointing $(ARGS)

@@ -12,7 +12,7 @@ from maint_assets.delta.actions import Metadata, Protocol, Sidecar, parse_action
 from maint_assets.delta.checksum import VersionChecksum
 from maint_assets.delta.hint import parse_hint
 from maint_assets.delta.names import checksum_name
-from maint_assets.delta.paths import TableRoot, decoded
+from maint_assets.delta.paths import TableRoot, is_outside, relative
 from maint_assets.delta.properties import TableProperties
 from maint_assets.errors import (
     CorruptLogError,
@@ -117,9 +117,16 @@ def table_head(location: Location, version: int | None = None) -> TableHead:
 
 
 def sidecar_file(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
-    """The sidecar that a checkpoint names; LogGapError when it is gone or of another size."""
+    """The sidecar that a checkpoint names, by its name or by a whole URI.
+
+    LogGapError when it is gone or of another size, CorruptLogError when it lies elsewhere.
+    """
     named = converted(row, Sidecar, table=location.uri, file=entry.file.name)
-    path = f"{SIDECARS}/{decoded(named.path)}"
+    below = relative(named.path, TableRoot.of(f"{location.path}/{SIDECARS}"))
+    if is_outside(below):
+        what = f"sidecar {named.path} of {entry.file.name} is not in {SIDECARS}"
+        raise CorruptLogError(location.uri, what, RESTORE)
+    path = f"{SIDECARS}/{below}"
     try:
         found = read.size_and_mtime(location, path)
     except (OSError, ValueError) as error:

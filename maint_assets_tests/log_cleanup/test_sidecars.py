@@ -4,9 +4,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.log_cleanup.logs import daily_log, planned
+from maint_assets_tests.oracles import delta_spark
 
 STRAY = "_sidecars/00000000-0000-0000-0000-000000000000.parquet"
 
@@ -36,6 +38,37 @@ def test_sidecars_of_checkpoints_that_go_go_with_them(tmp_path: Path, kind: str)
     assert found.anchor_version == 10
     assert names & _sidecars(builder) == _of(builder, 3) | _of(builder, 6)
     assert len(_of(builder, 3)) == 2
+
+
+def test_a_sidecar_may_be_named_by_its_whole_uri(spark: SparkSession, tmp_path: Path):
+    """PROTOCOL allows it, though no writer does it; delta-spark reads it too."""
+    builder = _v2_log(tmp_path)
+    files = delta_spark.active_files(spark, tmp_path)
+    whole = f'"path": "{(builder.log / "_sidecars").as_uri()}/'
+    for top in builder.log.glob("*.checkpoint.*.json"):
+        named = top.read_text().replace('"path": "', whole)
+        assert named.count(whole) == 2
+        top.write_text(named)
+
+    names, found = planned(tmp_path)
+
+    assert (found.anchor_version, found.rejected) == (10, [])
+    assert names & _sidecars(builder) == _of(builder, 3) | _of(builder, 6)
+    for name in names:
+        (builder.log / name).unlink()
+    (builder.log / "_last_checkpoint").unlink(missing_ok=True)
+    assert delta_spark.active_files(spark, tmp_path) == files
+
+
+def test_a_sidecar_elsewhere_makes_no_anchor(tmp_path: Path):
+    builder = _v2_log(tmp_path)
+    (top,) = builder.log.glob(f"{10:020d}.checkpoint.*.json")
+    top.write_text(top.read_text().replace('"path": "', '"path": "file:///elsewhere/'))
+
+    _, found = planned(tmp_path)
+
+    assert found.anchor_version == 6
+    assert "is not in _delta_log/_sidecars" in found.rejected[0]
 
 
 def test_a_shared_sidecar_stays(tmp_path: Path):
