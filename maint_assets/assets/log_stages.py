@@ -132,7 +132,7 @@ def expired_logs_stage(run: StageRun) -> StageResult:
         cutoff_version=found.cutoff_version,
         versions_ending=ending,
         rejected=found.rejected,
-        notes=[*_notes(asked, run.table.log_cleanup), *found.notes],
+        notes=[*_notes(asked, run.table.log_cleanup), *_lite_notes(run, seen, found), *found.notes],
         log_files=found.log_files,
         log_bytes=found.log_bytes,
         log_commits=found.log_commits,
@@ -246,6 +246,16 @@ def _notes(asked: Terms, settings: LogCleanupSettings) -> list[str]:
         f"versions are kept as long as removed files, {shown_length(asked.retention_ms)}: the "
         f"table's log retention of {shown_length(asked.table_retention_ms)} is shorter"
     ]
+
+
+def _lite_notes(run: StageRun, seen: SnapshotSummary, found: Findings) -> list[str]:
+    """What our own VACUUM in mode lite loses: commits that no VACUUM has come to."""
+    handled, anchor = run.store.progress(run.table.name, seen.table_id), found.anchor_version
+    is_used = handled >= 0 or run.table.vacuum.mode == "lite"
+    if anchor is None or handled + 1 >= anchor or not is_used:
+        return []
+    done = "no version" if handled < 0 else f"version {handled}"
+    return [f"our VACUUM has come to {done}: mode lite needs mode full once first"]
 
 
 def _planned(run: StageRun, asked: Terms) -> _Planned:

@@ -1,10 +1,12 @@
 """Where stage outputs lie: one immutable dataset a materialisation, found through the event log."""
 
+import contextlib
 import hashlib
+import itertools
 import shutil
+import time
 import uuid
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, TypeVar
@@ -24,6 +26,9 @@ from maint_assets.storage.parts import Measures, Part, Target, Written, unwritte
 from maint_assets.storage.rows import Rows
 
 Summary = TypeVar("Summary")
+
+LEFT_SECONDS = 86_400
+"""Rows on their way that nobody has written to for so long are those of a run that was killed."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -104,12 +109,18 @@ class StageDataset:
         self.write_manifest(made, total.parts, total.largest)
         return made
 
-    @contextmanager
+    @contextlib.contextmanager
     def scratch(self) -> Generator[str, None, None]:
-        """A directory for rows on their way, removed at the end."""
-        made = self.location.below(f"scratch-{uuid.uuid4()}").path
+        """A directory for rows on their way, removed at the end.
+
+        One that a killed run of the table left is removed by the next after LEFT_SECONDS.
+        """
+        every = Path(self.location.path).parents[1] / "scratch"
+        for left in _left_in(every):
+            shutil.rmtree(left, ignore_errors=True)
+        made = every / str(uuid.uuid4())
         try:
-            yield made
+            yield str(made)
         finally:
             shutil.rmtree(made, ignore_errors=True)
 
@@ -190,6 +201,20 @@ class StageStore(dg.ConfigurableResource):
             )
         path = str(materialization.metadata["dataset"].value)
         return event.run_id, StageDataset(Location.of(path))
+
+
+def _left_in(scratch: Path) -> list[Path]:
+    """The directories of runs that have written nothing into them for LEFT_SECONDS."""
+    before = time.time() - LEFT_SECONDS
+    found = scratch.iterdir() if scratch.is_dir() else ()
+    with contextlib.suppress(FileNotFoundError):  # another run has just ended
+        return [each for each in found if _is_older(each, before)]
+    return []
+
+
+def _is_older(directory: Path, time_s: float) -> bool:
+    every = itertools.chain([directory], directory.rglob("*"))
+    return all(path.lstat().st_mtime < time_s for path in every)
 
 
 def _write(path: Path, value: Any) -> None:

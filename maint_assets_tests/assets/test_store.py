@@ -1,6 +1,7 @@
 """Where stage outputs lie, what their digest says, and how the event log finds them."""
 
 import gc
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from maint_assets.assets.spark import spark_resource
-from maint_assets.assets.store import Dataset, StageDataset, StageStore
+from maint_assets.assets.store import LEFT_SECONDS, Dataset, StageDataset, StageStore
 from maint_assets.errors import StageMissingError
 from maint_assets.storage.columns import column
 from maint_assets.storage.location import Location
@@ -233,6 +234,28 @@ def test_writing_again_replaces_what_a_failed_try_left(
 
     assert len(stored(dataset)) == 1
     assert again == digest(spark, dataset, ROWS[:1])
+
+
+def test_rows_on_their_way_that_a_kill_left_go_after_a_day(
+    tmp_path: Path, dataset: StageDataset
+) -> None:
+    two_days_ago = tmp_path.stat().st_mtime - 2 * LEFT_SECONDS
+    left, running = (tmp_path / "t" / "scratch" / name for name in ("left", "running"))
+    for each in (left, running):
+        (each / "runs").mkdir(parents=True)
+        (each / "runs" / "part").write_bytes(b"rows")
+    for path in (left / "runs" / "part", left / "runs", left, running):
+        os.utime(path, (two_days_ago, two_days_ago))
+    os.utime(running / "runs", (two_days_ago, two_days_ago))
+
+    with dataset.scratch() as made:
+        Path(made).mkdir()
+        assert {path.name for path in (tmp_path / "t" / "scratch").iterdir()} == {
+            "running",
+            Path(made).name,
+        }
+
+    assert not Path(made).exists() and (running / "runs" / "part").exists()
 
 
 def test_a_stage_that_was_never_run_is_named(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ _STAGES = "maint_assets.assets.compaction_stages"
 _WRITE = "maint_assets.storage.write"
 _EXECUTION = "maint_assets.compaction.execution"
 _CHECKPOINT = "maint_assets.commit.checkpoint"
+_ORDERED = "maint_assets.compaction.ordered_bins"
+_ON_EXECUTORS = (_WRITE, _ORDERED)
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,9 @@ STEPS = {
     "data file half written": Step(f"{_WRITE}:new_file", "half", commits=0, orphans=1),
     "written by Spark": Step("maint_assets.compaction.spark_engine:packed", "before", commits=0),
     "copied from Spark": Step(f"{_WRITE}:shutil.copyfileobj", "before", commits=0, orphans=1),
+    "ordered: sampled": Step(f"{_ORDERED}:divided", "before", commits=0),
+    "ordered: divided": Step(f"{_ORDERED}:ordered_file", "before", commits=0),
+    "ordered: written": Step(f"{_ORDERED}:_assembled", "before", commits=0, orphans=1),
     "data files written": Step(
         f"{_EXECUTION}:commit_rewrites", "before", nth=2, commits=1, orphans=1
     ),
@@ -111,7 +116,7 @@ def _half(call: Callable[..., Any]) -> Callable[..., Any]:
 
 if __name__ == "__main__":
     if _STEP in os.environ:
-        if STEPS[os.environ[_STEP]].call.startswith(_WRITE):  # all else is the driver's
+        if STEPS[os.environ[_STEP]].call.startswith(_ON_EXECUTORS):  # all else is the driver's
             arm(STEPS[os.environ[_STEP]])
         runpy.run_module("maint_assets.workers", run_name="__main__")
     else:

@@ -4,10 +4,12 @@ What the killed one left behind is gone after the next vacuum.
 """
 
 import datetime as dt
+import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +23,6 @@ from maint_assets_tests.compaction.killing import MODULE, STEPS
 from maint_assets_tests.oracles import delta_spark
 
 DAYS = 4
-ONE_A_COMMIT = {"max_bytes_per_commit": 1}
 EACH_TIME = "commit put"
 """What CI looks at; the rest is ``make stories``."""
 
@@ -56,13 +57,18 @@ def marked(table: TableBuilder, action: Action) -> Action:
     return {"add": action["add"] | {"size": file.stat().st_size}}
 
 
+def settings(step: str) -> dict[str, Any]:
+    """The settings of both runs of a step."""
+    return {"max_bytes_per_commit": 1} | ({"zorder_by": ["id"]} if "ordered" in step else {})
+
+
 def killed(folder: Path, step: str) -> None:
     """Runs the command in a process that ends at the step, and by no other cause."""
     config = folder / "maintenance.yaml"
     config.write_text(
         "workspace: ./ws\n"
         f"spark: {{spark.python.daemon.module: {MODULE}}}\n"
-        "tables:\n- {name: t, uri: ./table, compaction: {max_bytes_per_commit: 1}}\n"
+        f"tables:\n- {{name: t, uri: ./table, compaction: {json.dumps(settings(step))}}}\n"
     )
     arguments = ["run", str(config), "--only", "compaction", "--execute", "--json"]
     process = subprocess.run(
@@ -101,7 +107,7 @@ def test_rows_stay_the_next_run_finishes_and_no_file_leaks(
     assert int(head[:20]) == table.version + step.commits
     assert len(list(table.path.rglob("part-*"))) == step.commits + step.orphans
     assert delta_spark.rows(spark, table.path) == before
-    done = Chain.compacting(table.path, tmp_path / "ws", **ONE_A_COMMIT).compact().done
+    done = Chain.compacting(table.path, tmp_path / "ws", **settings(name)).compact().done
     assert done is not None and done.bins == DAYS - step.commits
     assert delta_spark.rows(spark, table.path) == before
     vacuum = Chain.of(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from maint_assets.assets.store import Progress
 from maint_assets.errors import (
     DeletionFailedError,
     GuardError,
@@ -62,6 +63,21 @@ def test_exactly_the_plan_goes_and_all_that_is_kept_reads_as_before(
     assert {path: found[0] for path, found in chain.ledger(report).items()} == {
         f"_delta_log/{name}": "deleted" for name in gone
     }
+
+
+@pytest.mark.parametrize(("handled", "told"), [(4, True), (9, False)])
+def test_our_own_vacuum_in_mode_lite_that_lags_behind_is_told(
+    tmp_path: Path, cleaning_of: CleaningOf, handled: int, told: bool
+):
+    daily_log(tmp_path, checkpoints=(5, 10))
+    chain = cleaning_of(tmp_path)
+    table_id = chain.plan_cleanup().planned.plan.table_id
+    chain.launcher.store.write_progress("t", Progress(table_id, handled))
+
+    notes = chain.plan_cleanup().planned.notes
+
+    expected = "our VACUUM has come to version 4: mode lite needs mode full once first"
+    assert (expected in notes) is told
 
 
 def test_the_report_has_the_numbers(tmp_path: Path, cleaning_of: CleaningOf):
