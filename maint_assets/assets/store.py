@@ -207,7 +207,7 @@ def _left_in(scratch: Path) -> list[Path]:
     """The directories of runs that have written nothing into them for LEFT_SECONDS."""
     before = time.time() - LEFT_SECONDS
     found = scratch.iterdir() if scratch.is_dir() else ()
-    with contextlib.suppress(FileNotFoundError):  # another run has just ended
+    with contextlib.suppress(OSError):  # another run has just ended, or it is not ours to remove
         return [each for each in found if _is_older(each, before)]
     return []
 
