@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from maint_assets.errors import StalePlanError
 
 if TYPE_CHECKING:
+    from pyspark.sql import types as T
+
     from maint_assets.assets.run import StageRun
 
 
@@ -38,3 +41,22 @@ class Approval:
                 f"the approved plan is {self.plan.strip()}, the current one {digest}",
                 f"look at the current {planned} and approve that one",
             )
+
+
+def plan_digest(*marks: object) -> str:
+    """The digest of a plan: of what it is for, and last of the digest of its rows."""
+    return hashlib.sha256("\n".join(map(str, marks)).encode()).hexdigest()[:32]
+
+
+def refuse_other_rows(
+    run: StageRun, planned: str, schema: T.StructType, *, marks: tuple[object, ...], digest: str
+) -> None:
+    """StalePlanError where a digest is not of these marks and the rows that the plan has now.
+
+    The files of the rows themselves are looked at by the tasks that read them.
+    """
+    rows = run.upstream(planned).digest_of_parts(schema)
+    if rows is None or plan_digest(*marks, rows) != digest:
+        raise StalePlanError(
+            run.table.uri, f"the rows of plan {digest} are not those it was made of", "plan again"
+        )

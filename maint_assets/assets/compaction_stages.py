@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from maint_assets.assets.approval import plan_digest, refuse_other_rows
 from maint_assets.assets.spark import SPARK_ERRORS, typed_errors
 from maint_assets.assets.store import Dataset
 from maint_assets.assets.vacuum_stages import StageResult, result
@@ -140,6 +140,8 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     seen = run.summary("compaction_bins", BinsSummary)
     plan = seen.plan
     approval.refuse_other(run, "compaction_bins", plan.digest)
+    marks = plan.table_id, plan.version, plan.commit_mark, plan.selection
+    refuse_other_rows(run, "compaction_bins", COMPACTION_SCHEMA, marks=marks, digest=plan.digest)
     max_age_ms = milliseconds(run.table.compaction.plan_max_age)
     head = ready_head(plan, max_age_ms=max_age_ms, now_ms=run.now_ms())
     started, started_ms = time.monotonic(), run.now_ms()
@@ -148,6 +150,7 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
         run.upstream("compaction_bins").parts(),
         max_bytes=run.table.compaction.max_bytes_per_commit,
         parallelism=run.parallelism,
+        table=plan.table,
     )
     check = RowCheck(
         run.table.compaction.verify_rows, plan.digest, planned[0].bin if planned else None
@@ -292,14 +295,13 @@ def _plan(
     metrics = written.metrics
     considered = metrics["considered"] - metrics["left_other_partition"]
     left = {name: metrics[f"left_{name}"] for name in LEFT_OUT_REASONS}
-    digest = "\n".join((seen.table_id, str(seen.version), mark, written.digest, repr(selection)))
     return CompactionPlan(
         table=seen.table,
         table_id=seen.table_id,
         version=seen.version,
         commit_mark=mark,
         planned_ms=seen.planned_ms,
-        digest=hashlib.sha256(digest.encode()).hexdigest()[:32],
+        digest=plan_digest(seen.table_id, seen.version, mark, selection, written.digest),
         selection=selection,
         bins=metrics["bins"],
         files=written.rows,

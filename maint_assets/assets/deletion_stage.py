@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from maint_assets.assets.approval import refuse_other_rows
 from maint_assets.assets.progress import Share, recorded_share
 from maint_assets.assets.spark import typed_errors
 from maint_assets.assets.store import Dataset, Progress
@@ -25,6 +26,7 @@ from maint_assets.vacuum.deletion import (
     ready_head,
     recorded,
 )
+from maint_assets.vacuum.diff import DIFF_SCHEMA
 from maint_assets.vacuum.plan import Deleted, Limits, refuse_beyond
 from maint_assets.vacuum.summaries import DiffSummary
 from maint_assets.vacuum.verification import LOOKS, missing_files
@@ -73,6 +75,7 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     """
     plan = run.summary("diff", DiffSummary).plan
     approval.refuse_other(run, "diff", plan.digest)
+    refuse_other_rows(run, "diff", DIFF_SCHEMA, marks=(plan.table_id,), digest=plan.digest)
     limits = _limits(run.table.vacuum)
     refuse_beyond(plan, limits, attended=approval.is_attended)
     head = ready_head(plan, limits, now_ms=run.now_ms())

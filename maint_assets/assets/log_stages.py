@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from maint_assets.assets.approval import plan_digest, refuse_other_rows
 from maint_assets.assets.metadata import human_time
 from maint_assets.assets.progress import Share, recorded_share
 from maint_assets.assets.spark import typed_errors
@@ -150,6 +150,8 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
     seen = run.summary("expired_logs", ExpiredLogsSummary)
     plan, settings = seen.plan, run.table.log_cleanup
     approval.refuse_other(run, "expired_logs", plan.digest)
+    marks = plan.table_id, plan.mode, plan.anchor_version, plan.creates_anchor
+    refuse_other_rows(run, "expired_logs", EXPIRED_SCHEMA, marks=marks, digest=plan.digest)
     head = ready_head(
         plan,
         max_age_ms=milliseconds(settings.plan_max_age),
@@ -275,8 +277,7 @@ def _planned(run: StageRun, asked: Terms) -> _Planned:
 def _plan(
     seen: SnapshotSummary, asked: Terms, found: Findings, *, written: Dataset
 ) -> LogCleanupPlan:
-    marks = (seen.table_id, asked.mode, found.anchor_version, found.creates_anchor)
-    digest = "\n".join(map(str, (*marks, written.digest)))
+    marks = seen.table_id, asked.mode, found.anchor_version, found.creates_anchor
     return LogCleanupPlan(
         table=seen.table,
         table_id=seen.table_id,
@@ -286,7 +287,7 @@ def _plan(
         retention_ms=asked.retention_ms,
         table_retention_ms=asked.table_retention_ms,
         planned_ms=asked.planned_ms,
-        digest=hashlib.sha256(digest.encode()).hexdigest()[:32],
+        digest=plan_digest(*marks, written.digest),
         files=written.rows,
         bytes=written.metrics["bytes"],
         anchor_version=found.anchor_version,

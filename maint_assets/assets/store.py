@@ -22,7 +22,7 @@ from maint_assets.assets.spark import session
 from maint_assets.errors import StageMissingError
 from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Measures, Part, Target, Written, unwritten
+from maint_assets.storage.parts import Measures, Part, Target, Written, both_sums, unwritten
 from maint_assets.storage.rows import Rows
 
 Summary = TypeVar("Summary")
@@ -70,8 +70,17 @@ class StageDataset:
 
     def parts(self) -> list[Part]:
         """The files that hold the rows."""
-        named = self._read_manifest().parts
-        return [Part(str(self.rows_location.file(part.path)), part.rows) for part in named]
+        named, place = self._read_manifest().parts, self.rows_location
+        return [msgspec.structs.replace(part, path=str(place.file(part.path))) for part in named]
+
+    def digest_of_parts(self, schema: T.StructType) -> str | None:
+        """The digest that the rows of all parts should have; None where their sums are unknown."""
+        rows, sums = 0, [0, 0]
+        for part in self._read_manifest().parts:
+            if part.sums is None:
+                return None
+            rows, sums = rows + part.rows, both_sums(sums, part.sums)
+        return _digest(schema.names, rows, sums)
 
     def largest(self) -> list[dict[str, Any]]:
         """The largest rows, for people to look at."""
@@ -105,7 +114,8 @@ class StageDataset:
 
     def written_rows(self, total: Written, schema: T.StructType) -> Dataset:
         """The dataset of rows that are written already; writes which parts hold them."""
-        made = Dataset(total.rows, _digest(schema.names, total), total.measured)
+        digest = _digest(schema.names, total.rows, total.sums)
+        made = Dataset(total.rows, digest, total.measured)
         self.write_manifest(made, total.parts, total.largest)
         return made
 
@@ -128,7 +138,7 @@ class StageDataset:
         self, made: Dataset, parts: Iterable[Part], largest: list[dict[str, Any]]
     ) -> None:
         """Writes which parts hold the rows."""
-        named = [Part(Path(part.path).name, part.rows) for part in parts]
+        named = [msgspec.structs.replace(part, path=Path(part.path).name) for part in parts]
         _write(self._manifest, Manifest(made.rows, made.digest, named, largest))
 
     def _read_manifest(self) -> Manifest:
@@ -225,6 +235,6 @@ def _write(path: Path, value: Any) -> None:
         partial.replace(path)
 
 
-def _digest(columns: list[str], total: Written) -> str:
-    parts = [*columns, str(total.rows), *map(str, total.sums)]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+def _digest(columns: list[str], rows: int, sums: list[int]) -> str:
+    told = [*columns, str(rows), *map(str, sums)]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]

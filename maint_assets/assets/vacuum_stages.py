@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from maint_assets.assets.approval import plan_digest
 from maint_assets.config import milliseconds
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import is_hidden_path
@@ -247,7 +247,6 @@ def _refuse_mixed_snapshots(run: StageRun, *made_from: str) -> None:
 
 def _plan(seen: SnapshotSummary, found: ListingSummary, *, written: Dataset) -> VacuumPlan:
     directories = written.metrics["kind_directory"]
-    digest = hashlib.sha256(f"{seen.table_id}\n{written.digest}".encode()).hexdigest()[:32]
     return VacuumPlan(
         table=seen.table,
         table_id=seen.table_id,
@@ -257,7 +256,7 @@ def _plan(seen: SnapshotSummary, found: ListingSummary, *, written: Dataset) -> 
         retention_asked=seen.retention_asked,
         table_retention_ms=seen.table_retention_ms,
         planned_ms=seen.planned_ms,
-        digest=digest,
+        digest=plan_digest(seen.table_id, written.digest),
         files=written.rows - directories,
         directories=directories,
         bytes=written.metrics["bytes"],

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from maint_assets.storage.columns import arrow_schema, batch_of, column, runs
-from maint_assets.storage.parts import PartSlice, slice_batches
+from maint_assets.storage.parts import PartSlice, refuse_changed, slice_batches
 from maint_assets.storage.rows import packed, units
 
 if TYPE_CHECKING:
@@ -65,16 +65,22 @@ class Package(msgspec.Struct, frozen=True):
 
 
 def packages(
-    spark: SparkSession, parts: Iterable[Part], *, max_bytes: int, parallelism: int
+    spark: SparkSession, parts: Iterable[Part], *, max_bytes: int, parallelism: int, table: str
 ) -> list[Package]:
-    """The packages of a plan in its order; of several bins none has more than ``max_bytes``."""
+    """The packages of a plan in its order; of several bins none has more than ``max_bytes``.
+
+    Raises StalePlanError, which names the table, where a part is not as it was planned.
+    """
     most = min(PACKAGE_BYTES, max_bytes)
+
+    every = {part.path: part for part in parts}
 
     def cut(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
         for part in some:
+            refuse_changed(every[part.path], table=table)
             yield batch_of(_packages_of(part, most), _ARROW)
 
-    whole = [PartSlice(part.path, "", 0, part.rows) for part in parts]
+    whole = [PartSlice(part.path, "", 0, part.rows) for part in every.values()]
     if not whole:
         return []
     tasks = packed(whole, parallelism, weight=lambda part: part.rows)

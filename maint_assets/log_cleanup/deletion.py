@@ -35,7 +35,7 @@ from maint_assets.storage import read, write
 from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.ledger import BATCH_PATHS, record
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import PartSlice, slice_batches
+from maint_assets.storage.parts import PartSlice, refuse_changed, slice_batches
 from maint_assets.storage.rows import slices, told, units
 
 if TYPE_CHECKING:
@@ -92,10 +92,13 @@ def deleted_logs(
     """The deletion of planned files, in their order, and what it did: one Cleaned.
 
     Evaluate it once: evaluating it deletes. Raises StalePlanError, before the first or between two
-    batches, when the log could not begin with the anchor any more.
+    batches, when the log could not begin with the anchor any more, and before the first where the
+    rows of the plan are others now.
     """
 
     def deletes(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
+        for part in parts:
+            refuse_changed(part, table=plan.table)
         yield told(cleaned((batch for part in some for batch in slice_batches(part)), plan, ledger))
 
     return units(spark, [slices(parts)], deletes, kind=PartSlice)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import acero
 
-from maint_assets.errors import StorageError, one_line
+from maint_assets.errors import StalePlanError, StorageError, one_line
 
 ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Numbers = npt.NDArray[np.uint64]
@@ -75,10 +75,11 @@ Measures = Mapping[str, Measure]
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One file of rows."""
+    """One file of rows; ``sums`` are those of their hashes (``row_sums``), None if not noted."""
 
     path: str
     rows: int
+    sums: list[int] | None = None
 
 
 class PartSlice(msgspec.Struct, frozen=True):
@@ -110,7 +111,7 @@ class Written(msgspec.Struct, frozen=True):
         """This and another share of the same rows."""
         return Written(
             [*self.parts, *other.parts],
-            [(one + two) & _MASK for one, two in zip(self.sums, other.sums, strict=True)],
+            both_sums(self.sums, other.sums),
             {
                 name: measure.both(self.measured[name], other.measured[name])
                 for name, measure in measures.items()
@@ -142,10 +143,11 @@ class Target:
             for table in gathered(rows):
                 kept = table if self.keep is None else table.filter(self.keep)
                 writing = writer.submit(parts.append, kept)
-                numbers = measured(table, self.measures)
-                share = Written([], row_sums(kept), numbers, largest(kept))
+                sums, numbers = row_sums(kept), measured(table, self.measures)
+                share = Written([], sums, numbers, largest(kept))
                 done = done.plus(share, self.measures)
                 writing.result()
+                parts.count(kept.num_rows, sums)
         return msgspec.structs.replace(done, parts=parts.closed)
 
 
@@ -214,6 +216,27 @@ def row_sums(table: pa.Table) -> list[int]:
     return [int(hashes.sum(dtype=np.uint64)) for hashes in (rows, _mixed(rows + _MIX))]
 
 
+def both_sums(one: list[int], other: list[int]) -> list[int]:
+    """The sums of two shares of rows together."""
+    return [(a + b) & _MASK for a, b in zip(one, other, strict=True)]
+
+
+def refuse_changed(part: Part, *, table: str) -> None:
+    """StalePlanError where a part of a plan is not as it was written; held is a row group."""
+    try:
+        with pq.ParquetFile(part.path) as file:
+            groups = (file.read_row_group(at) for at in range(file.metadata.num_row_groups))
+            rows, sums = 0, [0, 0]
+            for group in groups:
+                rows, sums = rows + group.num_rows, both_sums(sums, row_sums(group))
+    except (OSError, pa.ArrowException) as error:
+        found = f"{part.path} of its plan cannot be read ({one_line(error)})"
+        raise StalePlanError(table, found, "plan again") from error
+    if rows != part.rows or (part.sums is not None and sums != part.sums):
+        found = f"{part.path} of its plan holds other rows than were planned"
+        raise StalePlanError(table, found, "plan again")
+
+
 def row_hashes(table: pa.Table) -> Numbers:
     """A 64-bit hash of each row, the same on every machine."""
     rows = np.zeros(table.num_rows, np.uint64)
@@ -231,7 +254,7 @@ class _Parts:
         self.closed: list[Part] = []
         self._directory, self._schema = Path(directory), schema
         self._writer: pq.ParquetWriter | None = None
-        self._rows, self._path = 0, ""
+        self._rows, self._sums, self._path = 0, [0, 0], ""
 
     def append(self, table: pa.Table) -> None:
         if not table.num_rows:
@@ -240,7 +263,10 @@ class _Parts:
             if self._writer is None:
                 self._writer = self._opened()
             self._writer.write_table(table)
-        self._rows += table.num_rows
+
+    def count(self, rows: int, sums: list[int]) -> None:
+        """Notes what was appended last."""
+        self._rows, self._sums = self._rows + rows, both_sums(self._sums, sums)
         if self._rows >= PART_ROWS:
             self.close()
 
@@ -248,8 +274,8 @@ class _Parts:
         if self._writer is not None:
             with unwritten(self._directory):
                 self._writer.close()
-            self.closed.append(Part(self._path, self._rows))
-        self._writer, self._rows = None, 0
+            self.closed.append(Part(self._path, self._rows, self._sums))
+        self._writer, self._rows, self._sums = None, 0, [0, 0]
 
     def _opened(self) -> pq.ParquetWriter:
         self._directory.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ from maint_assets.storage import read, write
 from maint_assets.storage.columns import arrow_schema, batch_of, column
 from maint_assets.storage.ledger import BATCH_PATHS, record
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Part, PartSlice, slice_batches
+from maint_assets.storage.parts import Part, PartSlice, refuse_changed, slice_batches
 from maint_assets.storage.rows import TASK_ROWS, packed, slices, units
 from maint_assets.vacuum.diff import DIFF_SCHEMA
 
@@ -106,20 +106,20 @@ def deletion(
 
     The ledger has each path. Evaluate it once: evaluating it deletes. Files first, then
     directories, deepest first; a plan of more than SMALL_PLAN paths has only its files deleted,
-    see ``directory_deletion``.
+    see ``directory_deletion``. Raises StalePlanError where the rows of the plan are others now.
     """
     if plan.paths <= SMALL_PLAN:
-        return _deletes(spark, [slices(parts)], _in_order, plan=plan, ledger=ledger)
+        return _deletes(spark, [slices(parts)], _in_order, parts=parts, plan=plan, ledger=ledger)
     rows = min(max(-(-plan.paths // parallelism), SMALL_PLAN), TASK_ROWS)
     packages = packed(slices(parts, rows=rows), parallelism, weight=lambda part: part.rows)
-    return _deletes(spark, packages, _files, plan=plan, ledger=ledger)
+    return _deletes(spark, packages, _files, parts=parts, plan=plan, ledger=ledger)
 
 
 def directory_deletion(
     spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, ledger: Location
 ) -> DataFrame:
     """Outcomes of the planned directories, for a plan whose files went before."""
-    return _deletes(spark, [slices(parts)], _directories, plan=plan, ledger=ledger)
+    return _deletes(spark, [slices(parts)], _directories, parts=parts, plan=plan, ledger=ledger)
 
 
 def deepest_last(rows: pa.Table) -> pa.Table:
@@ -155,12 +155,19 @@ def _deletes(
     packages: list[list[PartSlice]],
     read: Callable[[list[PartSlice]], Iterator[pa.Table]],
     *,
+    parts: list[Part],
     plan: VacuumPlan,
     ledger: Location,
 ) -> DataFrame:
-    """The deletion of the planned paths that are read, in one task a package, batch by batch."""
+    """The deletion of the planned paths that are read, in one task a package, batch by batch.
+
+    A task deletes nothing unless the parts that it reads are as they were planned.
+    """
 
     def deletes(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
+        needed = {each.path for each in some}
+        for part in (part for part in parts if part.path in needed):
+            refuse_changed(part, table=plan.table)
         task = _Task(plan, ledger)
         for rows in read(some):
             for first in range(0, rows.num_rows, BATCH_PATHS):

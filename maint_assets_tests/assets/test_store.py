@@ -18,10 +18,18 @@ from pyspark.sql import types as T
 
 from maint_assets.assets.spark import spark_resource
 from maint_assets.assets.store import LEFT_SECONDS, Dataset, StageDataset, StageStore
-from maint_assets.errors import StageMissingError
+from maint_assets.errors import StageMissingError, StalePlanError
 from maint_assets.storage.columns import column
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Measure, Part, PartSlice, measured, row_sums, slice_batches
+from maint_assets.storage.parts import (
+    Measure,
+    Part,
+    PartSlice,
+    measured,
+    refuse_changed,
+    row_sums,
+    slice_batches,
+)
 from maint_assets.storage.rows import Rows, packed, slices
 from maint_assets.vacuum.summaries import ValidFilesSummary
 from maint_assets_tests.builder import TableBuilder
@@ -174,6 +182,29 @@ def test_a_worker_does_not_look_at_what_it_imported_when_it_collects_garbage(
     (row,) = spark.range(0, 1, 1, 1).mapInArrow(frozen, "objects bigint").collect()
 
     assert row["objects"] > 10_000
+
+
+def test_parts_have_the_sums_of_their_rows_and_all_make_the_digest(
+    spark: SparkSession, dataset: StageDataset
+) -> None:
+    made = write(spark, dataset, ROWS, parts=3)
+
+    for part in dataset.parts():
+        assert part.sums == row_sums(pq.read_table(part.path))
+        refuse_changed(part, table="t")
+    assert dataset.digest_of_parts(SCHEMA) == made.digest
+
+
+def test_a_part_with_other_rows_is_refused(tmp_path: Path) -> None:
+    rows = pa.table({"path": ["a", "b"], "size": [1, 2]})
+    path = str(tmp_path / "part")
+    for other in (rows.slice(1), rows.set_column(1, "size", pa.array([1, 3]))):
+        pq.write_table(other, path)
+        with pytest.raises(StalePlanError, match="other rows than were planned"):
+            refuse_changed(Part(path, 2, row_sums(rows)), table="t")
+    Path(path).unlink()
+    with pytest.raises(StalePlanError, match="cannot be read"):
+        refuse_changed(Part(path, 2, row_sums(rows)), table="t")
 
 
 def test_what_a_failed_attempt_left_is_no_part_of_the_rows(

@@ -15,6 +15,7 @@ from maint_assets.assets.compaction_report import execute_compaction, plan_compa
 from maint_assets.commit.rewrites import commit_rewrites
 from maint_assets.compaction.execution import rewritten_batch
 from maint_assets.errors import ConflictError, PredicateError, RewriteError, StalePlanError
+from maint_assets.storage.parts import row_sums
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain
 from maint_assets_tests.compaction.conftest import Compacting
@@ -345,6 +346,32 @@ def test_an_old_plan_and_another_ones_digest_are_refused(
 
     assert isinstance(late.error, StalePlanError) and "old" in str(late.error)
     assert isinstance(other.error, StalePlanError) and "approved plan" in str(other.error)
+
+
+@pytest.mark.parametrize(
+    ("noted", "told"), [(False, "other rows than were planned"), (True, "not those it was made of")]
+)
+def test_a_plan_whose_rows_were_changed_is_not_executed(
+    tmp_path: Path, compacting: Compacting, noted: bool, told: str
+) -> None:
+    table = small_files(tmp_path)
+    before, chain = rows(tmp_path), compacting(tmp_path)
+    report = planned(chain)
+    (part,) = report.bins.parts()
+    changed = pq.read_table(part.path).slice(1)
+    pq.write_table(changed, part.path)
+    if noted:
+        manifest = Path(part.path).parents[1] / "rows.json"
+        text = json.loads(manifest.read_text(encoding="utf-8"))
+        text["parts"][0] |= {"rows": changed.num_rows, "sums": row_sums(changed)}
+        manifest.write_text(json.dumps(text), encoding="utf-8")
+
+    done = chain.launcher.execute(
+        chain.table, report.planned.plan.digest, "a test", stage="rewritten_files"
+    )
+
+    assert isinstance(done.error, StalePlanError) and told in str(done.error)
+    assert DeltaTable(tmp_path).version() == table.version and rows(tmp_path) == before
 
 
 def test_the_same_plan_is_executed_once(tmp_path: Path, compacting: Compacting) -> None:

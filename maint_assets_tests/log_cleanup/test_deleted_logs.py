@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -78,6 +79,22 @@ def test_our_own_vacuum_in_mode_lite_that_lags_behind_is_told(
 
     expected = "our VACUUM has come to version 4: mode lite needs mode full once first"
     assert (expected in notes) is told
+
+
+def test_a_plan_whose_rows_were_changed_is_not_executed(tmp_path: Path, cleaning_of: CleaningOf):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    before = _names(builder)
+    chain = cleaning_of(tmp_path)
+    report = chain.plan_cleanup()
+    (part,) = report.expired.parts()
+    planned = pq.read_table(part.path)
+    pq.write_table(planned.slice(1), part.path)
+
+    with pytest.raises(StalePlanError, match="holds other rows than were planned"):
+        chain.clean(report)
+
+    assert _names(builder) == before
+    assert len(chain.ledger(chain.clean())) == planned.num_rows
 
 
 def test_the_report_has_the_numbers(tmp_path: Path, cleaning_of: CleaningOf):

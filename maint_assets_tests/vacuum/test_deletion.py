@@ -5,6 +5,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -17,6 +19,7 @@ from maint_assets.errors import (
     StalePlanError,
     UnsupportedFeatureError,
 )
+from maint_assets.storage.parts import row_sums
 from maint_assets.vacuum.plan import Limits, VacuumPlan, refuse_beyond
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import files, set_clock
@@ -77,6 +80,47 @@ def test_what_came_since_the_plan_survives(
     assert done.done and (done.done.missing, done.done.skipped, done.done.failed) == (1, 6, 0)
     kept = {p.name for p in tmp_path.rglob("*") if p.is_file() and "_delta_log" not in p.parts}
     assert kept == {"a", "b", "c", "x", "y", "z", "added", "touched", "new"}
+
+
+@pytest.mark.parametrize("noted", [False, True])
+def test_a_plan_whose_rows_were_changed_is_not_executed(
+    tmp_path: Path, chain_of: ChainOf, noted: bool
+) -> None:
+    """Somebody puts an active file into the approved plan, and perhaps its sums beside it."""
+    story(tmp_path)
+    chain = chain_of(tmp_path)
+    report = chain.plan()
+    (part,) = report.diff.parts()
+    planned = pq.read_table(part.path)
+    active = {"path": "a", "size": (tmp_path / "a").stat().st_size}
+    rows = [row | active if row["path"] == "x" else row for row in planned.to_pylist()]
+    changed = pa.Table.from_pylist(rows, planned.schema)
+    pq.write_table(changed, part.path)
+    if noted:
+        manifest = Path(part.path).parents[1] / "rows.json"
+        told = json.loads(manifest.read_text())
+        told["parts"][0]["sums"] = row_sums(changed)
+        manifest.write_text(json.dumps(told))
+
+    with pytest.raises(StalePlanError, match="plan again"):
+        chain.execute(report)
+
+    assert {"a", "b", "c", "x", "y", "z"} <= {path.name for path in tmp_path.iterdir()}
+    assert files(chain.vacuum()) == {"x", "y", "z", "d/s1", "d/s2"}
+
+
+def test_a_plan_that_cannot_be_read_is_not_executed(tmp_path: Path, chain_of: ChainOf) -> None:
+    story(tmp_path)
+    chain = chain_of(tmp_path)
+    report = chain.plan()
+    (part,) = report.diff.parts()
+    body = Path(part.path).read_bytes()
+    Path(part.path).write_bytes(body[: len(body) // 2])
+
+    with pytest.raises(StalePlanError, match="cannot be read"):
+        chain.execute(report)
+
+    assert {"x", "y", "z"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_failed_deletion_is_told_and_the_next_run_finishes(
