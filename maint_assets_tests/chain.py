@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from maint_assets.assets.compaction_report import (
     CompactionReport,
@@ -21,7 +24,7 @@ from maint_assets.assets.log_report import (
     plan_log_cleanup,
 )
 from maint_assets.assets.report import VacuumReport, execute_vacuum, plan_vacuum, planned_paths
-from maint_assets.assets.store import StageStore
+from maint_assets.assets.store import StageDataset, StageStore
 from maint_assets.config import (
     CompactionSettings,
     LogCleanupSettings,
@@ -29,6 +32,7 @@ from maint_assets.config import (
     TableSettings,
     VacuumSettings,
 )
+from maint_assets.storage.parts import row_sums
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,23 @@ def files(report: VacuumReport) -> set[str]:
 def directories(report: VacuumReport) -> set[str]:
     """The planned directories."""
     return set(planned_paths(report.diff, directories=True))
+
+
+def change_plan(planned: StageDataset, rows: pa.Table, *, noted: bool = False) -> None:
+    """Puts other rows into the one part of a plan, and what is noted of them beside it."""
+    (part,) = planned.parts()
+    pq.write_table(rows, part.path)
+    if noted:
+        manifest = planned.location.file("rows.json")
+        told = json.loads(manifest.read_text(encoding="utf-8"))
+        told["parts"][0] |= {"rows": rows.num_rows, "sums": row_sums(rows)}
+        manifest.write_text(json.dumps(told), encoding="utf-8")
+
+
+def planned_rows(planned: StageDataset) -> pa.Table:
+    """The rows of the one part of a plan."""
+    (part,) = planned.parts()
+    return pq.read_table(part.path)
 
 
 def set_clock(chain: Chain, now_ms: int | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import dagster as dg
 
 from maint_assets.assets.spark import parallelism
-from maint_assets.storage.rows import TASK_ROWS, part_rows
+from maint_assets.storage.rows import part_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ class StageRun:
         """Whether that dataset is of this run, or of the one it re-executes."""
         return self.run_of(stage) in self.run_ids
 
-    def rows(self, stage: str, *, task_rows: int = TASK_ROWS) -> Rows:
+    def rows(self, stage: str, *, task_rows: int = 0) -> Rows:
         """The rows of another stage, divided among as many tasks as they are worth."""
         parts = self.upstream(stage).parts()
         return part_rows(self.spark, parts, parallelism=self.parallelism, task_rows=task_rows)

@@ -91,9 +91,12 @@ def units(
 
 
 def part_rows(
-    spark: SparkSession, parts: Iterable[Part], *, parallelism: int, task_rows: int = TASK_ROWS
+    spark: SparkSession, parts: Iterable[Part], *, parallelism: int, task_rows: int = 0
 ) -> Rows:
-    """The rows of parts as they were written, in as many tasks as they are worth."""
+    """The rows of parts as they were written, in as many tasks as they are worth.
+
+    One task is worth ``task_rows``, without that number TASK_ROWS.
+    """
 
     def read(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
         for part in some:

@@ -166,8 +166,9 @@ def _deletes(
 
     def deletes(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
         needed = {each.path for each in some}
-        for part in (part for part in parts if part.path in needed):
-            refuse_changed(part, table=plan.table)
+        for part in parts:
+            if part.path in needed:
+                refuse_changed(part, table=plan.table)
         task = _Task(plan, ledger)
         for rows in read(some):
             for first in range(0, rows.num_rows, BATCH_PATHS):

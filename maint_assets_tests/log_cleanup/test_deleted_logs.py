@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -26,7 +25,7 @@ from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import set_clock
+from maint_assets_tests.chain import change_plan, planned_rows, set_clock
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
@@ -86,9 +85,8 @@ def test_a_plan_whose_rows_were_changed_is_not_executed(tmp_path: Path, cleaning
     before = _names(builder)
     chain = cleaning_of(tmp_path)
     report = chain.plan_cleanup()
-    (part,) = report.expired.parts()
-    planned = pq.read_table(part.path)
-    pq.write_table(planned.slice(1), part.path)
+    planned = planned_rows(report.expired)
+    change_plan(report.expired, planned.slice(1))
 
     with pytest.raises(StalePlanError, match="holds other rows than were planned"):
         chain.clean(report)

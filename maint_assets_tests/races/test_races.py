@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 logger = logging.getLogger(__name__)
 
 RACES = int(os.environ.get("RACES", "200"))
-MANY = 400
+MANY = 200
 """In fewer rounds the other process may be lucky."""
 
 SEED = int(os.environ.get("RACES_SEED", "1"))

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -19,10 +18,9 @@ from maint_assets.errors import (
     StalePlanError,
     UnsupportedFeatureError,
 )
-from maint_assets.storage.parts import row_sums
 from maint_assets.vacuum.plan import Limits, VacuumPlan, refuse_beyond
 from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import files, set_clock
+from maint_assets_tests.chain import change_plan, files, planned_rows, set_clock
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.vacuum.conftest import ChainOf
 
@@ -90,17 +88,10 @@ def test_a_plan_whose_rows_were_changed_is_not_executed(
     story(tmp_path)
     chain = chain_of(tmp_path)
     report = chain.plan()
-    (part,) = report.diff.parts()
-    planned = pq.read_table(part.path)
+    planned = planned_rows(report.diff)
     active = {"path": "a", "size": (tmp_path / "a").stat().st_size}
     rows = [row | active if row["path"] == "x" else row for row in planned.to_pylist()]
-    changed = pa.Table.from_pylist(rows, planned.schema)
-    pq.write_table(changed, part.path)
-    if noted:
-        manifest = Path(part.path).parents[1] / "rows.json"
-        told = json.loads(manifest.read_text())
-        told["parts"][0]["sums"] = row_sums(changed)
-        manifest.write_text(json.dumps(told))
+    change_plan(report.diff, pa.Table.from_pylist(rows, planned.schema), noted=noted)
 
     with pytest.raises(StalePlanError, match="plan again"):
         chain.execute(report)
