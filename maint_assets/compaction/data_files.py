@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maint_assets.compaction.deleted_rows import deleted_rows
+from maint_assets.compaction.dictionaries import dictionary_columns
 from maint_assets.compaction.file_kind import FileKind, Rows
 from maint_assets.compaction.inputs import data_path
 from maint_assets.compaction.matching import MismatchError
@@ -18,7 +19,7 @@ from maint_assets.compaction.row_width import RowWidth
 from maint_assets.errors import CorruptLogError, StorageError, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,14 +34,23 @@ _BUFFER_BYTES = 256 * 1024
 _REMEDY = "restore it from a backup or a replica, or leave it out of the rewrite"
 
 
-def data_file(location: Location, add: Add) -> pq.ParquetFile:
+def data_file(
+    location: Location,
+    add: Add,
+    *,
+    dictionaries: Sequence[str] = (),
+    footer: pq.FileMetaData | None = None,
+) -> pq.ParquetFile:
     """The open file of an add, to be closed by the caller; checksums of its pages are checked.
 
+    Columns named in ``dictionaries`` are read as such. ``footer`` is given where it has been read.
     Raises StorageError.
     """
     with _as_storage_error(location, add):
         return pq.ParquetFile(
             pa.OSFile(str(data_path(location, add.path))),
+            metadata=footer,
+            read_dictionary=list(dictionaries),
             pre_buffer=False,
             buffer_size=_BUFFER_BYTES,
             page_checksum_verification=True,
@@ -58,25 +68,47 @@ def rows_of(location: Location, add: Add, target: FileSchema) -> Iterator[pa.Rec
 class DataFiles:
     """Opens data files of a table one after the other, in the columns of ``target.arrow``.
 
-    What a file has in common with the one before, which is most, is not found out again.
+    What a file has in common with the one before, which is most, is not found out again. With
+    ``dictionaries`` columns that a file holds as dictionaries of few values stay such.
     """
 
-    def __init__(self, location: Location, target: FileSchema) -> None:
+    def __init__(
+        self, location: Location, target: FileSchema, *, dictionaries: bool = False
+    ) -> None:
         self.location, self._target = location, target
+        self._with_dictionaries = dictionaries
+        self._dictionaries: tuple[str, ...] = ()
         self._last: FileKind | None = None
         self._width = RowWidth()
 
     def open(self, add: Add) -> DataFile:
         """The open file of an add, to be closed by the caller. Raises StorageError."""
-        file = data_file(self.location, add)
+        file = self._opened(add)
         try:
             with _as_storage_error(self.location, add):
                 if self._last is None or not self._last.is_of(file, add):
-                    self._last = FileKind.of(file, add, self._target)
+                    self._last = FileKind.of(
+                        file, add, self._target, dictionaries=self._dictionaries
+                    )
         except BaseException:
             file.close(force=True)
             raise
         return DataFile(self.location, add, self._last, file, self._width)
+
+    def _opened(self, add: Add) -> pq.ParquetFile:
+        file = data_file(self.location, add, dictionaries=self._dictionaries)
+        if not self._with_dictionaries:
+            return file
+        try:
+            found = dictionary_columns(file)
+        except BaseException:
+            file.close(force=True)
+            raise
+        if found == self._dictionaries:
+            return file
+        file.close(force=True)
+        self._dictionaries = found
+        return data_file(self.location, add, dictionaries=found, footer=file.metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +139,8 @@ class DataFile:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The live rows in the columns of ``target.arrow``, in the order of the file.
+
+        Those of ``kind.dictionaries`` hold dictionaries.
 
         Columns that the file lacks are null: defaults of columns are never applied. Raises
         StorageError for a file that cannot be read as the table's, CorruptLogError for a deletion
@@ -141,6 +175,8 @@ def _deleted(location: Location, add: Add, num_rows: int) -> NDArray[np.uint64]:
 
 def _live(batch: pa.RecordBatch, start: int, deleted: NDArray[np.uint64]) -> Rows:
     """The rows of a batch that the vector leaves."""
+    if not len(deleted):
+        return Rows(batch, start, None)
     ends = np.array([start, start + batch.num_rows], np.uint64)
     first, last = np.searchsorted(deleted, ends)
     if first == last:

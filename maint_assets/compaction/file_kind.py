@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from maint_assets.compaction.constants import constant
+from maint_assets.compaction.dictionaries import as_dictionary
 from maint_assets.compaction.hazards import Hazard, hazard
 from maint_assets.compaction.matching import matches, sources
 from maint_assets.compaction.row_ids import RowIds
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileKind:
-    """What was found out of a file that holds for each that is alike."""
+    """What was found out of a file that holds for each that is alike.
+
+    ``dictionaries`` are the columns of the file that are read as such.
+    """
 
     parquet: pq.ParquetSchema
     arrow: pa.Schema
@@ -35,9 +39,17 @@ class FileKind:
     hazard: Hazard | None
     target: FileSchema
     columns: tuple[Source, ...]
+    dictionaries: tuple[str, ...]
 
     @classmethod
-    def of(cls, file: pq.ParquetFile, add: Add, target: FileSchema) -> FileKind:
+    def of(
+        cls,
+        file: pq.ParquetFile,
+        add: Add,
+        target: FileSchema,
+        *,
+        dictionaries: tuple[str, ...] = (),
+    ) -> FileKind:
         """The kind of an open file of the table."""
         return cls(
             parquet=file.schema,
@@ -48,6 +60,7 @@ class FileKind:
             hazard=hazard(file, add, target),
             target=target,
             columns=sources(file),
+            dictionaries=dictionaries,
         )
 
     def is_of(self, file: pq.ParquetFile, add: Add) -> bool:
@@ -64,7 +77,19 @@ class FileKind:
     @cached_property
     def matches(self) -> tuple[Match, ...]:
         """What becomes the data columns of new files. MismatchError, a hazard too."""
-        return matches(self.columns, self.target)
+        types = {column.name: column.type for column in self.columns}
+        read = {name: types[name] for name in self.dictionaries if name in types}
+        return tuple(
+            match.as_dictionary() if read.get(match.source or "") == _held(match) else match
+            for match in matches(self.columns, self.target)
+        )
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of its rows in new files: ``target.arrow``, some held as dictionaries."""
+        plain = self.target.arrow
+        held = [match.target for match in self.matches]
+        return pa.schema([*held, *list(plain)[len(held) :]], plain.metadata)
 
     @cached_property
     def constants(self) -> tuple[pa.Scalar, ...]:
@@ -76,7 +101,7 @@ class FileKind:
         """What becomes of the batches of a file of this kind. Raises MismatchError."""
         names = self.target.row_tracking
         row_ids = None if names is None else RowIds.of(add, self.columns, names)
-        return RowPlan(self.target.arrow, self.matches, self.constants, row_ids)
+        return RowPlan(self.schema, self.matches, self.constants, row_ids)
 
 
 class Rows(NamedTuple):
@@ -122,6 +147,11 @@ class RowPlan:
         if self.row_ids is not None:
             arrays += self.row_ids.arrays(rows.batch, rows.indexes())
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _held(match: Match) -> pa.DataType:
+    """The type in which a dictionary of the column's values is read."""
+    return as_dictionary(match.target).type
 
 
 def _untracked(add: Add) -> tuple[bool, bool]:

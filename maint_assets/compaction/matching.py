@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from maint_assets.compaction.casts import cast, same
+from maint_assets.compaction.dictionaries import as_dictionary
 from maint_assets.compaction.physical import FIELD_ID, VARIANT, arrow_field, kept
 from maint_assets.delta.schema import Array, Field, Map, Struct, Type
 
@@ -58,6 +59,10 @@ class Match:
     target: pa.Field
     source: str | None
     cast: Cast
+
+    def as_dictionary(self) -> Match:
+        """The same where the file's column is read as a dictionary, and stays one."""
+        return Match(as_dictionary(self.target), self.source, same)
 
 
 def sources(file: pq.ParquetFile) -> tuple[Source, ...]:

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from maint_assets.compaction.dictionaries import common_schema, conformed, held_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
@@ -38,16 +40,20 @@ class NewFile:
         self.statistics = how.statistics()
         self._sink, self._how = sink, how
         self._file: pq.ParquetWriter | None = None
+        self._schema: pa.Schema | None = None
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._thread = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Takes rows in the columns of new files; raises what writing former ones raised."""
+        """Takes rows in the columns of new files, some of them perhaps held as dictionaries.
+
+        Raises what writing former ones raised.
+        """
         self._held.append(batch)
         self._rows += batch.num_rows
-        self._bytes += batch.nbytes
+        self._bytes += held_bytes(batch)
         if self._bytes >= ROW_GROUP_BYTES or self._rows >= ROW_GROUP_ROWS:
             self._written()
             self._writing = self._thread.submit(self._write, self._row_group())
@@ -67,7 +73,10 @@ class NewFile:
 
     def _row_group(self) -> pa.Table:
         held, self._held, self._rows, self._bytes = self._held, [], 0, 0
-        return pa.Table.from_batches(held, self._how.files.arrow).combine_chunks()
+        if self._schema is None:
+            self._schema = common_schema(held, self._how.files.arrow)
+        rows = conformed(held, self._schema)
+        return pa.Table.from_batches(rows, self._schema).combine_chunks()
 
     def _written(self) -> None:
         """Waits for the row group that is being written."""
@@ -87,7 +96,7 @@ def _writer(sink: BinaryIO, first: pa.Table, how: Rewriting) -> pq.ParquetWriter
     """The writer of a file that begins with these rows."""
     return pq.ParquetWriter(
         sink,
-        how.files.arrow,
+        first.schema,
         compression=how.codec,
         store_schema=False,
         store_decimal_as_integer=True,
@@ -100,6 +109,9 @@ def _repeating(rows: pa.Table) -> Iterator[pa.Field]:
     """The columns that a dictionary makes smaller, as far as the first rows tell."""
     some = rows.slice(0, _SAMPLE_ROWS)
     for column in rows.schema:
+        if pa.types.is_dictionary(column.type):
+            yield column
+            continue
         values = some.column(column.name)
         try:
             distinct = pc.count_distinct(values).as_py()

@@ -165,7 +165,7 @@ def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
     counts: list[int] = []
 
     def copy(new_file: NewFile) -> None:
-        files = DataFiles(Location(how.table, how.table), how.files)
+        files = DataFiles(Location(how.table, how.table), how.files, dictionaries=True)
         counts.extend(_copied(files, add, new_file) for add in inputs)
 
     values = bin_values(inputs, how)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from maint_assets.compaction.dictionaries import held_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -33,13 +35,13 @@ class RowWidth:
         if repeated and file.metadata.num_rows > 4 * _PROBE_ROWS:
             if not self._stored / 2 <= stored <= self._stored * 2:
                 some = next(file.iter_batches(_PROBE_ROWS, columns=repeated, use_threads=False))
-                self._stored, self._held = stored, some.nbytes / max(some.num_rows, 1)
+                self._stored, self._held = stored, held_bytes(some) / max(some.num_rows, 1)
             width = max(stored, self._held)
         rows = min(max(int(_BATCH_BYTES / max(width, 1)), _LEAST_ROWS), _MOST_ROWS)
         # One thread a file: the tasks of Spark are what runs at once.
         for batch in file.iter_batches(rows, columns=columns, use_threads=False):
             if batch.num_rows:
-                self._held = max(self._held, batch.nbytes / batch.num_rows)
+                self._held = max(self._held, held_bytes(batch) / batch.num_rows)
             yield batch
 
 

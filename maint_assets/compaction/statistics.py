@@ -97,6 +97,9 @@ class _Column:
     def add(self, values: pa.Array) -> None:
         self.null_count += values.null_count
         if has_bounds(self.type):
+            if pa.types.is_dictionary(values.type):
+                # Also values that no row has any more may be in the dictionary.
+                values = values.unique().dictionary_decode()
             low, high = _bounds(_typed(values, self.type))
             self.minimum = min(_known(self.minimum, low), key=_order, default=None)
             self.maximum = max(_known(self.maximum, high), key=_order, default=None)

@@ -1,7 +1,8 @@
 """``make bench-compaction``: OPTIMIZE by ours, delta-spark and deltalake, interleaved.
 
-The same table for all, small files of eight columns; the same target and codec for all. Ours is
-plan and execution through Dagster. ARGS="--files 2000 --rows 21000 [--partitions 200]
+The same table for all, small files of eight columns, or with ``--categories`` of nine, five of
+them text of few values; the same target and codec for all. Ours is plan and execution through
+Dagster. ARGS="--files 2000 --rows 21000 [--partitions 200] [--categories]
 [--zorder-by key,ts] [--target-mb 256] [--rounds 3] [--codec zstd] [--skip PEER]". In an order,
 ``read`` is how many files 100 random lookups by each column read on average, by statistics.
 """
@@ -41,6 +42,18 @@ FIELDS = {
     "name": "string",
     "flag": "boolean",
 }
+EVENTS = {
+    "id": "long",
+    "ts": "timestamp",
+    "price": "double",
+    "country": "string",
+    "device": "string",
+    "status": "string",
+    "city": "string",
+    "page": "string",
+    "user": "string",
+}
+CATEGORIES = {"country": 200, "device": 12, "status": 5, "city": 3_000, "page": 500}
 LOOKUPS = 100
 
 DELTA_RS = """
@@ -57,12 +70,15 @@ print(json.dumps({"seconds": time.perf_counter() - started, "files": done["numFi
 """
 
 
-def small_files_table(path: Path, *, files: int, rows: int, partitions: int, codec: str) -> None:
+def small_files_table(
+    path: Path, *, files: int, rows: int, partitions: int, codec: str, categories: bool = False
+) -> None:
     """``files`` files of ``rows`` rows, in each partition if there are any."""
+    made, fields = (_events, EVENTS) if categories else (_rows, FIELDS)
     columns = ["p"] if partitions else []
     codecs = {"delta.parquet.compression.codec": codec}
     table = TableBuilder(path).at(days_ago=9)
-    table.create(partition_columns=columns, configuration=codecs, fields=FIELDS)
+    table.create(partition_columns=columns, configuration=codecs, fields=fields)
     rng, start = np.random.default_rng(11), 0
     for part in range(max(partitions, 1)):
         value = {"p": f"{part:04d}"} if partitions else {}
@@ -71,7 +87,7 @@ def small_files_table(path: Path, *, files: int, rows: int, partitions: int, cod
         actions = []
         for number in range(files):
             name = f"{directory}part-{number:05d}-{part:04d}.snappy.parquet"
-            pq.write_table(_rows(rng, rows, start), path / name, compression="snappy")
+            pq.write_table(made(rng, rows, start), path / name, compression="snappy")
             actions.append(_added(path, name, value, rows=rows, start=start))
             start += rows
         table.commit(actions, operation="WRITE")
@@ -91,6 +107,15 @@ def _rows(rng: np.random.Generator, rows: int, start: int) -> pa.Table:
         "name": np.char.add("cust_", rng.integers(0, 1 << 40, rows).astype("U13")),
         "flag": rng.random(rows) < 0.3,
     })
+
+
+def _events(rng: np.random.Generator, rows: int, start: int) -> pa.Table:
+    some = _rows(rng, rows, start)
+    columns = {name: some[name] for name in ("id", "ts", "price")}
+    for name, count in CATEGORIES.items():
+        texts = np.array([f"{name}_of_the_event_{number:05d}" for number in range(count)])
+        columns[name] = pa.chunked_array([texts[rng.integers(0, count, rows)]])
+    return pa.table(columns | {"user": some["name"]})
 
 
 def _added(path: Path, name: str, value: dict[str, Any], *, rows: int, start: int) -> Any:
@@ -177,6 +202,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=21_000)
     parser.add_argument("--partitions", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--categories", action="store_true")
     parser.add_argument("--codec", default="snappy")
     parser.add_argument("--target-mb", type=int, default=256)
     parser.add_argument("--zorder-by", default="")
@@ -195,6 +221,7 @@ def main() -> None:
             rows=args.rows,
             partitions=args.partitions,
             codec=args.codec,
+            categories=args.categories,
         )
         spark = session(folder, heap=args.heap)
         for number in range(args.rounds + 1):
