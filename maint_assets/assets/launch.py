@@ -43,6 +43,7 @@ class Launcher:
         self.settings, self.instance = settings, instance
         self.around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
         self.store: StageStore = stage_store(settings)
+        self._built: tuple[TableSettings, list[dg.AssetsDefinition]] | None = None
 
     def plan(
         self, table: TableSettings, branch: Branch = "vacuum", stages: Sequence[str] | None = None
@@ -90,8 +91,7 @@ class Launcher:
     def _run(
         self, table: TableSettings, keys: list[dg.AssetKey], config: dict[str, object]
     ) -> Launched:
-        prefix = self.settings.key_prefix
-        assets = build_maintenance_assets(table, key_prefix=prefix, retries=None)
+        assets = self._assets(table)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         with self.around():
             result = dg.materialize(
@@ -103,6 +103,13 @@ class Launcher:
                 raise_on_error=False,
             )
         return Launched(result.run_id, _seconds(result), _error(result))
+
+    def _assets(self, table: TableSettings) -> list[dg.AssetsDefinition]:
+        """The assets of a table, those of the run before if it was of the same one."""
+        if self._built is None or self._built[0] != table:
+            prefix = self.settings.key_prefix
+            self._built = table, build_maintenance_assets(table, key_prefix=prefix, retries=None)
+        return self._built[1]
 
 
 @contextlib.contextmanager
