@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,7 +32,6 @@ _WRITERS = (
 """Their encoders look each value up before they add it; most files of Delta tables are theirs."""
 
 _TEXT = "BYTE_ARRAY"
-_OFFSET = 4
 _SHORT = 64
 
 
@@ -59,9 +59,8 @@ def dictionaries_of(schema: pa.Schema) -> tuple[str, ...]:
 
 def held_bytes(batch: pa.RecordBatch) -> int:
     """The bytes of the rows in memory if no column held a dictionary."""
-    return sum(
-        _decoded_bytes(values) if isinstance(values, pa.DictionaryArray) else values.nbytes
-        for values in batch.columns
+    return batch.nbytes + sum(
+        _decoded_bytes(values) for values in batch.columns if isinstance(values, pa.DictionaryArray)
     )
 
 
@@ -111,9 +110,13 @@ def _is_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
 
 
 def _decoded_bytes(values: pa.DictionaryArray) -> int:
-    """About as many as plain text would take, and not fewer."""
-    lengths = pc.binary_length(values.dictionary)
-    longest = pc.max(lengths).as_py() or 0
+    """About as many as its texts would take, and not fewer; its indices count as offsets."""
+    dictionary = values.dictionary
+    if not len(dictionary):
+        return 0
+    start = np.dtype(np.int32).itemsize * dictionary.offset
+    offsets = np.frombuffer(dictionary.buffers()[1], np.int32, len(dictionary) + 1, start)
+    longest = int(np.diff(offsets).max(initial=0))
     if longest <= _SHORT:
-        return (longest + _OFFSET) * len(values)
-    return (pc.sum(lengths.take(values.indices)).as_py() or 0) + _OFFSET * len(values)
+        return longest * len(values)
+    return pc.sum(pc.binary_length(dictionary).take(values.indices)).as_py() or 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,12 @@ _FILE = "file://"
 
 def data_path(location: Location, raw: str) -> Path:
     """The file of a path of the log, which is URI-encoded."""
-    return local_path(location, located(raw, TableRoot.of(location.path)))
+    return local_path(location, located(raw, _root(location.path)))
+
+
+@lru_cache(maxsize=64)
+def _root(path: str) -> TableRoot:
+    return TableRoot.of(path)
 
 
 def local_path(location: Location, path: str) -> Path:

@@ -31,8 +31,8 @@ class RowWidth:
         """All rows of these columns in order."""
         groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
         stored = max((each.total_byte_size / max(each.num_rows, 1) for each in groups), default=0)
-        width, repeated = stored, _repeated(file, columns)
-        if repeated and file.metadata.num_rows > 4 * _PROBE_ROWS:
+        width, is_long = stored, file.metadata.num_rows > 4 * _PROBE_ROWS
+        if is_long and (repeated := _repeated(file, columns)):
             if not self._stored / 2 <= stored <= self._stored * 2:
                 some = next(file.iter_batches(_PROBE_ROWS, columns=repeated, use_threads=False))
                 self._stored, self._held = stored, held_bytes(some) / max(some.num_rows, 1)
@@ -40,7 +40,7 @@ class RowWidth:
         rows = min(max(int(_BATCH_BYTES / max(width, 1)), _LEAST_ROWS), _MOST_ROWS)
         # One thread a file: the tasks of Spark are what runs at once.
         for batch in file.iter_batches(rows, columns=columns, use_threads=False):
-            if batch.num_rows:
+            if is_long and batch.num_rows:
                 self._held = max(self._held, held_bytes(batch) / batch.num_rows)
             yield batch
 
