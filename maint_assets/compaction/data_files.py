@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maint_assets.compaction.deleted_rows import deleted_rows
-from maint_assets.compaction.dictionaries import dictionary_columns
+from maint_assets.compaction.dictionaries import bounded
 from maint_assets.compaction.file_kind import FileKind, Rows
 from maint_assets.compaction.inputs import data_path
 from maint_assets.compaction.matching import MismatchError
@@ -34,22 +34,14 @@ _BUFFER_BYTES = 256 * 1024
 _REMEDY = "restore it from a backup or a replica, or leave it out of the rewrite"
 
 
-def data_file(
-    location: Location,
-    add: Add,
-    *,
-    dictionaries: Sequence[str] = (),
-    footer: pq.FileMetaData | None = None,
-) -> pq.ParquetFile:
+def data_file(location: Location, add: Add, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     """The open file of an add, to be closed by the caller; checksums of its pages are checked.
 
-    Columns named in ``dictionaries`` are read as such. ``footer`` is given where it has been read.
-    Raises StorageError.
+    Columns named in ``dictionaries`` are read as such. Raises StorageError.
     """
     with _as_storage_error(location, add):
         return pq.ParquetFile(
             pa.OSFile(str(data_path(location, add.path))),
-            metadata=footer,
             read_dictionary=list(dictionaries),
             pre_buffer=False,
             buffer_size=_BUFFER_BYTES,
@@ -68,22 +60,21 @@ def rows_of(location: Location, add: Add, target: FileSchema) -> Iterator[pa.Rec
 class DataFiles:
     """Opens data files of a table one after the other, in the columns of ``target.arrow``.
 
-    What a file has in common with the one before, which is most, is not found out again. With
-    ``dictionaries`` columns that a file holds as dictionaries of few values stay such.
+    What a file has in common with the one before, which is most, is not found out again. The
+    columns of ``dictionaries`` stay such: the ``shared_dictionaries`` of all these files.
     """
 
     def __init__(
-        self, location: Location, target: FileSchema, *, dictionaries: bool = False
+        self, location: Location, target: FileSchema, *, dictionaries: Sequence[str] = ()
     ) -> None:
         self.location, self._target = location, target
-        self._with_dictionaries = dictionaries
-        self._dictionaries: tuple[str, ...] = ()
+        self._dictionaries = tuple(dictionaries)
         self._last: FileKind | None = None
         self._width = RowWidth()
 
     def open(self, add: Add) -> DataFile:
         """The open file of an add, to be closed by the caller. Raises StorageError."""
-        file = self._opened(add)
+        file = data_file(self.location, add, dictionaries=self._dictionaries)
         try:
             with _as_storage_error(self.location, add):
                 if self._last is None or not self._last.is_of(file, add):
@@ -94,21 +85,6 @@ class DataFiles:
             file.close(force=True)
             raise
         return DataFile(self.location, add, self._last, file, self._width)
-
-    def _opened(self, add: Add) -> pq.ParquetFile:
-        file = data_file(self.location, add, dictionaries=self._dictionaries)
-        if not self._with_dictionaries:
-            return file
-        try:
-            found = dictionary_columns(file)
-        except BaseException:
-            file.close(force=True)
-            raise
-        if found == self._dictionaries:
-            return file
-        file.close(force=True)
-        self._dictionaries = found
-        return data_file(self.location, add, dictionaries=found, footer=file.metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +130,7 @@ class DataFile:
                 rows = _live(batch, start, deleted)
                 start += batch.num_rows
                 if rows.batch.num_rows:
-                    yield plan.rewritten(rows)
+                    yield from bounded(plan.rewritten(rows))
             if start != self.num_rows:
                 raise MismatchError(f"it has {start} rows where its footer says otherwise")
 

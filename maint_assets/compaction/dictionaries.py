@@ -1,7 +1,6 @@
-"""Text of few values stays a dictionary from a data file to the new one: no value is copied.
+"""Text of few values stays a dictionary from data files to the new one: no value is copied.
 
-Only how columns are held changes. What counts for memory is what they would take as plain text,
-so that they may become that at any time.
+Only how columns are held changes. What counts for memory is what they would take as plain text.
 
 Arrow misreads a dictionary in which a value stands twice, so only files of writers that never
 write such a one are read in this way.
@@ -9,19 +8,22 @@ write such a one are read in this way.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from maint_assets.errors import MaintError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow.parquet as pq
+    from numpy.typing import NDArray
 
-_MOST_BYTES = 4
-"""A value of text takes more than so many bytes in a page unless it is an index: its length."""
+    from maint_assets.compaction.physical import FileSchema
 
 _WRITERS = (
     "parquet-mr version ",
@@ -31,20 +33,58 @@ _WRITERS = (
 )
 """Their encoders look each value up before they add it; most files of Delta tables are theirs."""
 
-_TEXT = "BYTE_ARRAY"
-_SHORT = 64
+_ENCODINGS = {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
+"""Pages of others Arrow cannot read as dictionaries."""
+
+_LEAST_ROWS = 4096
+"""Of a row group: with fewer rows it takes longer to merge dictionaries than to copy values."""
+
+_MOST_BYTES = 4 * 1024 * 1024
+"""Of a column in a row group: each batch of it holds all values that came until then."""
+
+_VALUE_BYTES = 4
+"""A value of text takes more than so many bytes in a page unless it is an index: its length."""
+
+_BATCH_BYTES = 64 * 1024 * 1024
+_SMALL_BYTES = 2 * 1024 * 1024
+
+_TEXT = {pa.string(), pa.binary()}
 
 
-def dictionary_columns(file: pq.ParquetFile) -> tuple[str, ...]:
-    """The columns of text or bytes that may be read as dictionaries, by the footer."""
-    leaves = [file.schema.column(at) for at in range(len(file.schema))]
-    text = [at for at, leaf in enumerate(leaves) if _is_flat_text(leaf)]
-    groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
-    if not groups or not (file.metadata.created_by or "").startswith(_WRITERS):
+def shared_dictionaries(
+    files: Iterable[Callable[[], pq.ParquetFile]], target: FileSchema
+) -> tuple[str, ...]:
+    """The columns of text or bytes that all files hold as dictionaries of few values.
+
+    Looks at footers of files, opened one after the other, until no column is left. The columns
+    are named as in the files, which is as in ``target.arrow``. None where a file cannot be opened:
+    whoever reads it will say so.
+    """
+    if target.by_id:  # names of columns mean something else in each file
         return ()
-    return tuple(
-        leaves[at].name for at in text if all(_is_dictionary(each.column(at)) for each in groups)
-    )
+    columns = list(target.arrow)[: len(target.data)]
+    # A name with a dot may be taken for the path of a field.
+    found = {
+        each.name: each.type for each in columns if each.type in _TEXT and "." not in each.name
+    }
+    for opened in files:
+        if not found:
+            break
+        try:
+            with closing(opened()) as file:
+                kept = _dictionaries(file, found)
+        except (MaintError, OSError, pa.ArrowException):
+            return ()
+        found = {name: found[name] for name in kept}
+    return tuple(found)
+
+
+def with_dictionaries(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """The schema where these columns hold dictionaries."""
+    for name in names:
+        at = schema.get_field_index(name)
+        schema = schema.set(at, as_dictionary(schema.field(at)))
+    return schema
 
 
 def as_dictionary(field: pa.Field) -> pa.Field:
@@ -52,71 +92,97 @@ def as_dictionary(field: pa.Field) -> pa.Field:
     return field.with_type(pa.dictionary(pa.int32(), field.type))
 
 
-def dictionaries_of(schema: pa.Schema) -> tuple[str, ...]:
-    """The columns that hold dictionaries."""
-    return tuple(field.name for field in schema if pa.types.is_dictionary(field.type))
-
-
 def held_bytes(batch: pa.RecordBatch) -> int:
     """The bytes of the rows in memory if no column held a dictionary."""
     return batch.nbytes + sum(
-        _decoded_bytes(values) for values in batch.columns if isinstance(values, pa.DictionaryArray)
+        _text_bytes(values) - values.dictionary.nbytes
+        for values in batch.columns
+        if isinstance(values, pa.DictionaryArray)
     )
 
 
-def common_schema(batches: Sequence[pa.RecordBatch], plain: pa.Schema) -> pa.Schema:
-    """The plain schema where a column holds dictionaries that does so in each of the batches."""
-    kept = set(dictionaries_of(batches[0].schema)) if batches else set()
-    for batch in batches[1:]:
-        kept.intersection_update(dictionaries_of(batch.schema))
-    return pa.schema(
-        [as_dictionary(field) if field.name in kept else field for field in plain], plain.metadata
-    )
+def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows, at once or in parts: none is large as plain text, or has values it does not need.
+
+    A dictionary that is larger than what the rows hold of it, as after most of them were deleted,
+    is made anew.
+    """
+    held = {
+        at: values
+        for at, values in enumerate(batch.columns)
+        if isinstance(values, pa.DictionaryArray)
+    }
+    if all(_is_small(values) for values in held.values()):
+        yield batch
+        return
+    texts = {at: _text_bytes(values) for at, values in held.items()}
+    if sum(texts.values()) > _BATCH_BYTES and batch.num_rows > 1:
+        half = batch.num_rows // 2
+        yield from bounded(batch.slice(0, half))
+        yield from bounded(batch.slice(half))
+        return
+    for at, size in texts.items():
+        if held[at].dictionary.nbytes > size:
+            anew = held[at].dictionary_decode().dictionary_encode()
+            batch = batch.set_column(at, batch.schema.field(at), anew)
+    yield batch
 
 
-def conformed(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> list[pa.RecordBatch]:
-    """The rows of the batches in a schema that differs only in what is held as a dictionary."""
+def _dictionaries(file: pq.ParquetFile, wanted: dict[str, pa.DataType]) -> list[str]:
+    """Which columns of these types a file holds as dictionaries of few values."""
+    footer = file.metadata
+    if (
+        not footer.num_row_groups
+        or footer.num_rows < _LEAST_ROWS * footer.num_row_groups
+        or not (footer.created_by or "").startswith(_WRITERS)
+    ):
+        return []
+    stored = file.schema_arrow
+    same = {
+        name
+        for name, kind in wanted.items()
+        # The place is -1, too, if two columns have the name.
+        if (at := stored.get_field_index(name)) >= 0 and stored.field(at).type == kind
+    }
+    groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
+    paths = [column.path_in_schema for column in map(groups[0].column, range(footer.num_columns))]
     return [
-        batch
-        if batch.schema.equals(schema)
-        else pa.RecordBatch.from_arrays(
-            [_held_as(batch.column(at), field.type) for at, field in enumerate(schema)],
-            schema=schema,
-        )
-        for batch in batches
+        path
+        for at, path in enumerate(paths)
+        if path in same and all(_is_dictionary(group.column(at)) for group in groups)
     ]
-
-
-def _held_as(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if values.type == kind:
-        return values
-    plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-    return plain.dictionary_encode() if pa.types.is_dictionary(kind) else plain
-
-
-def _is_flat_text(leaf: pq.ColumnSchema) -> bool:
-    return (
-        leaf.physical_type == _TEXT
-        and leaf.path == leaf.name
-        and leaf.max_repetition_level == 0
-        and leaf.max_definition_level <= 1
-    )
 
 
 def _is_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
     # Encodings do not tell whether all pages are: Arrow names the one of the dictionary as well.
-    few = chunk.total_uncompressed_size < _MOST_BYTES * chunk.num_values
-    return bool(chunk.has_dictionary_page) and few
+    if not chunk.has_dictionary_page or not _ENCODINGS.issuperset(chunk.encodings):
+        return False
+    statistics = chunk.statistics
+    if statistics is None or not statistics.has_null_count:
+        return False
+    values = chunk.num_values - statistics.null_count
+    return chunk.total_uncompressed_size < min(_VALUE_BYTES * values, _MOST_BYTES)
 
 
-def _decoded_bytes(values: pa.DictionaryArray) -> int:
-    """About as many as its texts would take, and not fewer; its indices count as offsets."""
-    dictionary = values.dictionary
+def _is_small(values: pa.DictionaryArray) -> bool:
+    """Whether neither its dictionary nor its texts can be large for its rows."""
+    dictionary, rows = values.dictionary, len(values)
+    longest = int(_lengths(dictionary).max(initial=0))
+    return dictionary.nbytes <= values.indices.nbytes and longest * rows <= _SMALL_BYTES
+
+
+def _text_bytes(values: pa.DictionaryArray) -> int:
+    """The bytes of its texts; those of its indices are those of offsets."""
+    dictionary, indices = values.dictionary, values.indices
     if not len(dictionary):
         return 0
-    start = np.dtype(np.int32).itemsize * dictionary.offset
-    offsets = np.frombuffer(dictionary.buffers()[1], np.int32, len(dictionary) + 1, start)
-    longest = int(np.diff(offsets).max(initial=0))
-    if longest <= _SHORT:
-        return longest * len(values)
-    return pc.sum(pc.binary_length(dictionary).take(values.indices)).as_py() or 0
+    if indices.null_count:
+        return pc.sum(pc.binary_length(dictionary).take(indices)).as_py() or 0
+    return int(_lengths(dictionary)[indices.to_numpy()].sum())
+
+
+def _lengths(texts: pa.Array) -> NDArray[np.int32]:
+    if not len(texts):
+        return np.array([], np.int32)
+    start = np.dtype(np.int32).itemsize * texts.offset
+    return np.diff(np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, start))

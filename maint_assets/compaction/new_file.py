@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from maint_assets.compaction.dictionaries import common_schema, conformed, held_bytes
+from maint_assets.compaction.dictionaries import held_bytes, with_dictionaries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from concurrent.futures import Future
 
     from typing_extensions import Self
@@ -33,24 +33,22 @@ class NewFile:
     """Takes the rows of a new data file and counts its statistics.
 
     A row group is written while the next one is gathered: two of them are held. Used as a context:
-    its end writes the footer, and after an error nothing more.
+    its end writes the footer, and after an error nothing more. The columns of ``dictionaries``
+    come as such, and are written as such.
     """
 
-    def __init__(self, sink: BinaryIO, how: Rewriting) -> None:
+    def __init__(self, sink: BinaryIO, how: Rewriting, *, dictionaries: Sequence[str] = ()) -> None:
         self.statistics = how.statistics()
         self._sink, self._how = sink, how
+        self._schema = with_dictionaries(how.files.arrow, dictionaries)
         self._file: pq.ParquetWriter | None = None
-        self._schema: pa.Schema | None = None
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._thread = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Takes rows in the columns of new files, some of them perhaps held as dictionaries.
-
-        Raises what writing former ones raised.
-        """
+        """Takes rows in the columns of new files; raises what writing former ones raised."""
         self._held.append(batch)
         self._rows += batch.num_rows
         self._bytes += held_bytes(batch)
@@ -73,10 +71,7 @@ class NewFile:
 
     def _row_group(self) -> pa.Table:
         held, self._held, self._rows, self._bytes = self._held, [], 0, 0
-        if self._schema is None:
-            self._schema = common_schema(held, self._how.files.arrow)
-        rows = conformed(held, self._schema)
-        return pa.Table.from_batches(rows, self._schema).combine_chunks()
+        return pa.Table.from_batches(held, self._schema).combine_chunks()
 
     def _written(self) -> None:
         """Waits for the row group that is being written."""

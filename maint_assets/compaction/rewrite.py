@@ -6,6 +6,7 @@ Nothing is committed here: a new file is nobody's until ``commit`` names it.
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
-from maint_assets.compaction.data_files import DataFiles
+from maint_assets.compaction.data_files import DataFiles, data_file
+from maint_assets.compaction.dictionaries import shared_dictionaries
 from maint_assets.compaction.look import file_hazard, looked_at
 from maint_assets.compaction.new_file import NewFile
 from maint_assets.compaction.outputs import bin_values, kept_marks, new_path, output_add
@@ -26,7 +28,7 @@ from maint_assets.storage.columns import arrow_schema, batch_of, column
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from maint_assets.commit.rewritten import RewrittenBin
     from maint_assets.compaction.data_files import DataFile
@@ -164,23 +166,36 @@ def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
     """
     counts: list[int] = []
 
+    location = Location(how.table, how.table)
+    opened = (partial(data_file, location, add) for add in inputs)
+    dictionaries = shared_dictionaries(opened, how.files)
+
     def copy(new_file: NewFile) -> None:
-        files = DataFiles(Location(how.table, how.table), how.files, dictionaries=True)
+        files = DataFiles(location, how.files, dictionaries=dictionaries)
         counts.extend(_copied(files, add, new_file) for add in inputs)
 
-    values = bin_values(inputs, how)
-    return new_data_file(copy, how, values=values, marks=kept_marks(inputs)), counts
+    values, marks = bin_values(inputs, how), kept_marks(inputs)
+    output = new_data_file(copy, how, values=values, marks=marks, dictionaries=dictionaries)
+    return output, counts
 
 
 def new_data_file(
-    fill: Callable[[NewFile], None], how: Rewriting, *, values: dict[str, str | None], marks: Marks
+    fill: Callable[[NewFile], None],
+    how: Rewriting,
+    *,
+    values: dict[str, str | None],
+    marks: Marks,
+    dictionaries: Sequence[str] = (),
 ) -> Add | None:
     """The add of a new file of the rows that a function gives; None, and no file, of no rows.
 
-    What the function raises leaves no file.
+    The function gives the columns of ``dictionaries`` as such. What it raises leaves no file.
     """
     location, path = Location(how.table, how.table), new_path(values, how)
-    with write.new_file(location, path) as sink, NewFile(sink, how) as new_file:
+    with (
+        write.new_file(location, path) as sink,
+        NewFile(sink, how, dictionaries=dictionaries) as new_file,
+    ):
         fill(new_file)
     new, statistics = location.file(path), new_file.statistics
     if not statistics.rows:

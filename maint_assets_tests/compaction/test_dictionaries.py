@@ -1,27 +1,29 @@
 """Text that is held as dictionaries on its way: the same rows, statistics and bounds of memory."""
 
-import io
 import json
 import random
+import shutil
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
-from maint_assets.compaction import data_files, new_file, rewrite
-from maint_assets.compaction.data_files import DataFiles
+from maint_assets.compaction import dictionaries, new_file, rewrite
+from maint_assets.compaction.data_files import DataFiles, data_file
 from maint_assets.compaction.dictionaries import (
     as_dictionary,
-    dictionaries_of,
-    dictionary_columns,
+    bounded,
     held_bytes,
+    shared_dictionaries,
 )
-from maint_assets.compaction.new_file import NewFile
 from maint_assets.compaction.rewriting import Rewriting, rewriting
+from maint_assets.errors import StorageError
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.commit.rewriting import head_of, live
 
@@ -51,10 +53,17 @@ def table_of(path: Path, *files: pa.Table, **how: Any) -> TableBuilder:
     return table
 
 
+def shared(path: Path) -> tuple[str, ...]:
+    """The columns that all live files of a table hold as dictionaries."""
+    head = head_of(path)
+    files = [partial(data_file, head.location, add) for add in live(path).values()]
+    return shared_dictionaries(files, rewriting(head).files)
+
+
 def opened(path: Path) -> list[pa.RecordBatch]:
     """The live rows of a table's files as a rewrite reads them."""
     head, batches = head_of(path), []
-    files = DataFiles(head.location, rewriting(head).files, dictionaries=True)
+    files = DataFiles(head.location, rewriting(head).files, dictionaries=shared(path))
     for add in live(path).values():
         with closing(files.open(add)) as file:
             batches += file.rows()
@@ -68,23 +77,30 @@ def rewritten(path: Path, how: Rewriting) -> tuple[pq.ParquetFile, dict[str, Any
     return pq.ParquetFile(path / output.path), json.loads(output.stats)
 
 
-def plainly(path: Path, how: Rewriting) -> tuple[pa.Table, dict[str, Any]]:
-    """The same without dictionaries: the rows and the statistics."""
+def plainly(path: Path, how: Rewriting) -> tuple[pq.ParquetFile, dict[str, Any]]:
+    """The same without dictionaries."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data_files, "dictionary_columns", lambda _: ())
-        file, statistics = rewritten(path, how)
-    return file.read(), statistics
+        patch.setattr(rewrite, "shared_dictionaries", lambda *_: ())
+        return rewritten(path, how)
 
 
-def refuse_difference(path: Path) -> pq.ParquetFile:
-    """The new file of a table, after it was found to be as one that never saw a dictionary."""
+def refuse_difference(path: Path, *, groups: bool = True) -> pq.ParquetFile:
+    """The new file of a table, after it was found to be as one that never saw a dictionary.
+
+    Its row groups are the same too, or not if batches end otherwise.
+    """
     how = rewriting(head_of(path))
     expected, statistics = plainly(path, how)
     file, found = rewritten(path, how)
-    assert file.schema_arrow.equals(expected.schema, check_metadata=True)
-    assert file.read().equals(expected)
+    assert file.schema_arrow.equals(expected.schema_arrow, check_metadata=True)
+    assert file.read().equals(expected.read())
     assert found == statistics
+    assert not groups or rows_of_groups(file) == rows_of_groups(expected)
     return file
+
+
+def rows_of_groups(file: pq.ParquetFile) -> list[int]:
+    return [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
 
 
 def column_of(file: pq.ParquetFile, name: str, group: int = 0) -> Any:
@@ -94,72 +110,103 @@ def column_of(file: pq.ParquetFile, name: str, group: int = 0) -> Any:
 def test_columns_of_few_values_stay_dictionaries(tmp_path: Path) -> None:
     table_of(
         tmp_path,
-        text_of(["b", "a", None, "é"] * 200),
-        text_of(["c", "a", "b"] * 200, start=800),
-        text_of([None] * 300, start=1400),
+        text_of(["b", "a", None, "é"] * 2_000),
+        text_of(["c", "a", "b"] * 2_000, start=8_000),
     )
 
-    names = [dictionaries_of(batch.schema) for batch in opened(tmp_path)]
     file = refuse_difference(tmp_path)
 
-    assert names[:2] == [("cat", "raw"), ("cat", "raw")]
+    assert shared(tmp_path) == ("cat", "raw")
     for name in ("cat", "raw"):
         column = column_of(file, name)
-        assert column.has_dictionary_page and column.total_uncompressed_size < 1_000
-        assert (column.statistics.null_count, column.num_values) == (500, 1_700)
+        assert column.has_dictionary_page and column.total_uncompressed_size < 10_000
+        assert (column.statistics.null_count, column.num_values) == (2_000, 14_000)
     assert column_of(file, "cat").statistics.min == "a"
     assert column_of(file, "cat").statistics.max == "é"
 
 
 def test_values_of_deleted_rows_do_not_count(tmp_path: Path) -> None:
-    table = table_of(tmp_path, text_of(["m", "n"] * 300 + ["z", "a"]), text_of(["k", "l"] * 300))
-    table.delete_rows("0.parquet", 600, 601)
+    table = table_of(
+        tmp_path, text_of(["m", "n"] * 3_000 + ["z", "a"]), text_of(["k", "l"] * 3_000)
+    )
+    table.delete_rows("0.parquet", 6_000, 6_001)
 
     file = refuse_difference(tmp_path)
 
+    assert shared(tmp_path) == ("cat", "raw")
     cat = column_of(file, "cat").statistics
     assert (cat.min, cat.max) == ("k", "n")
 
 
-@pytest.mark.parametrize("plain_first", [True, False])
-def test_files_of_many_and_of_few_values_meet(tmp_path: Path, plain_first: bool) -> None:
-    many = text_of([f"{number:07d}" for number in range(700)])
-    few = text_of(["x", "y", None] * 300, start=700)
-    table_of(tmp_path, *((many, few) if plain_first else (few, many)))
+FEW = text_of(["x", "y", None] * 3_000)
+OTHERS = {
+    "many": text_of([f"{number:07d}" for number in range(7_000)]),
+    "absent": FEW.drop_columns(["cat", "raw"]),
+    "of-another-type": FEW.set_column(1, "cat", FEW["id"]).drop_columns(["raw"]),
+    "nested": FEW.set_column(1, "cat", pa.array([{"a": 1}] * 9_000)).drop_columns(["raw"]),
+    "twice": pa.table([*FEW.columns, FEW["cat"], FEW["raw"]], [*FEW.column_names, "cat", "raw"]),
+    "sparse": text_of([None if at % 30 else f"{at:090d}" for at in range(9_000)]),
+    "few-rows": text_of(["x", "y"] * 1_000),
+    "large-text": FEW.cast(SCHEMA.set(1, pa.field("cat", pa.large_string()))).drop_columns(["raw"]),
+}
 
-    names = [dictionaries_of(batch.schema) for batch in opened(tmp_path)]
-    refuse_difference(tmp_path)
 
-    assert sorted(names) == [(), ("cat", "raw")]
-
-
-@pytest.mark.parametrize("plain_first", [True, False])
-def test_later_row_groups_are_held_as_the_first_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_first: bool
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_one_file_does_not_hold_as_a_dictionary_is_read_plainly(
+    tmp_path: Path, other: str, first: bool
 ) -> None:
-    monkeypatch.setattr(new_file, "ROW_GROUP_ROWS", 600)
-    many = text_of([f"{number:07d}" for number in range(700)])
-    few = text_of(["x", "y", None] * 300, start=700)
-    table_of(tmp_path, *((many, few) if plain_first else (few, many)))
+    table_of(tmp_path, *((OTHERS[other], FEW) if first else (FEW, OTHERS[other])))
 
-    file = refuse_difference(tmp_path)
+    assert shared(tmp_path) == ()
+    if other in {"of-another-type", "nested", "twice"}:
+        how = rewriting(head_of(tmp_path))
+        with pytest.raises(rewrite._RefusedError):
+            rewritten(tmp_path, how)
+    else:
+        refuse_difference(tmp_path)
 
-    assert file.num_row_groups == 2
-    if not plain_first:
-        assert column_of(file, "cat", 0).has_dictionary_page
+
+def test_many_small_row_groups_are_read_plainly(tmp_path: Path) -> None:
+    table_of(tmp_path, FEW, row_group_size=100)
+
+    assert shared(tmp_path) == ()
+
+
+def test_pages_that_arrow_cannot_read_as_dictionaries_are_read_plainly(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    values = "if(id < 300000, concat('status-', id % 7), format_string('order-%09d', id))"
+    rows = spark.range(0, 400_000, 1, 1).selectExpr("id", f"{values} AS cat")
+    written = tmp_path / "written"
+    rows.write.option("parquet.writer.version", "PARQUET_2_0").parquet(str(written))
+    table = table_of(tmp_path / "t", FEW)
+    (file,) = written.glob("*.parquet")
+    told = json.dumps({"numRecords": 400_000})
+    table.remove("0.parquet").add("1.parquet", rows=1, stats=told)
+    shutil.copy(file, table.path / "1.parquet")
+    with pq.ParquetFile(file) as opened:
+        encodings = column_of(opened, "cat").encodings
+        assert {"DELTA_BYTE_ARRAY", "RLE_DICTIONARY"} <= set(encodings)
+
+    assert shared(table.path) == ()
+    refuse_difference(table.path)
 
 
 def test_random_files_come_out_as_without_dictionaries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chance = random.Random(17)
-    for story in range(25):
+    monkeypatch.setattr(dictionaries, "_LEAST_ROWS", 50)
+    chance, seen = random.Random(17), 0
+    for story in range(30):
         monkeypatch.setattr(new_file, "ROW_GROUP_ROWS", chance.choice([50, 400, 10_000]))
+        monkeypatch.setattr(dictionaries, "_BATCH_BYTES", chance.choice([300, 64 << 20]))
+        monkeypatch.setattr(dictionaries, "_SMALL_BYTES", chance.choice([0, 2 << 20]))
         path, start, files = tmp_path / str(story), 0, []
         for _ in range(chance.randint(1, 5)):
-            most = chance.choice([1, 3, 40, 5_000])
-            width = chance.choice([1, 30, 300])
-            rows = chance.choice([1, 60, 900])
+            most = chance.choice([1, 3, 40, 5_000] if story % 3 else [1, 3, 9])
+            width = chance.choice([1, 30])
+            rows = chance.choice([400, 900])
             values = [
                 None if chance.random() < 0.1 else f"{chance.randrange(most)}" * width
                 for _ in range(rows)
@@ -167,43 +214,41 @@ def test_random_files_come_out_as_without_dictionaries(
             files.append(text_of(values, start=start))
             start += rows
         table = table_of(path, *files, row_group_size=chance.choice([100, 1_000]))
-        if files[0].num_rows > 1:
-            table.delete_rows("0.parquet", *chance.sample(range(files[0].num_rows), 1))
+        gone = chance.choice([1, 390])
+        table.delete_rows("0.parquet", *chance.sample(range(files[0].num_rows), gone))
 
-        refuse_difference(path)
+        seen += bool(shared(path))
+        refuse_difference(path, groups=False)
+    assert seen > 5
 
 
 def twice_in_its_dictionary(path: Path, created_by: bytes) -> list[str]:
     """Makes a data file in whose dictionary a value stands twice; the rows it holds."""
     own = pq.read_metadata(path).created_by.encode()
-    pq.write_table(
-        text_of(["1first", "2other", "3third"] * 300), path, compression="none", use_dictionary=True
-    )
+    rows = text_of(["1first", "2other", "3third"] * 3_000)
+    pq.write_table(rows, path, compression="none", use_dictionary=True)
     data = path.read_bytes()
     # Entries of a dictionary follow their length; statistics hold the values too.
-    for name in (b"2other", b"\x06\0\0\x002other"):
-        assert name in data
+    assert b"\x06\0\0\x002other" in data
     data = data.replace(b"\x06\0\0\x002other", b"\x06\0\0\x001first", 2)
     path.write_bytes(data.replace(own, created_by.ljust(len(own))))
-    return ["1first", "1first", "3third"] * 300
+    return ["1first", "1first", "3third"] * 3_000
 
 
 def test_a_dictionary_that_holds_a_value_twice_is_not_read_as_one(tmp_path: Path) -> None:
-    table = table_of(tmp_path, text_of(["-"] * 900))
+    table = table_of(tmp_path, FEW)
     path = tmp_path / "0.parquet"
     rows = twice_in_its_dictionary(path, b"some writer")
 
     with pq.ParquetFile(path, read_dictionary=["cat"]) as misread, pytest.raises(pa.ArrowException):
         misread.read(["cat"])["cat"].to_pylist()
-    with pq.ParquetFile(path) as file:
-        assert dictionary_columns(file) == ()
-
     file, _ = rewritten(table.path, rewriting(head_of(table.path)))
 
+    assert shared(tmp_path) == ()
     assert file.read()["cat"].to_pylist() == rows
 
 
-def held(values: Sequence[str]) -> pa.RecordBatch:
+def held(values: Sequence[str | None]) -> pa.RecordBatch:
     """Rows whose two columns of few values hold dictionaries."""
     rows = text_of(values)
     for name in ("cat", "raw"):
@@ -213,35 +258,59 @@ def held(values: Sequence[str]) -> pa.RecordBatch:
     return rows.combine_chunks().to_batches()[0]
 
 
-@pytest.mark.parametrize("value", ["short", "x" * 5_000])
-def test_memory_is_counted_as_of_plain_text(value: str) -> None:
+@pytest.mark.parametrize("value", ["short", "x" * 5_000, None])
+def test_memory_is_counted_as_of_plain_text(value: str | None) -> None:
     values = [value] * 900 + ["y"] * 100
 
     found, plain = held_bytes(held(values)), text_of(values).to_batches()[0].nbytes
 
-    assert plain * 0.9 <= found <= plain * 1.1
+    assert plain * 0.97 <= found <= plain * 1.03
+
+
+def test_a_batch_that_would_be_large_as_plain_text_is_divided() -> None:
+    batch = held(["x" * 40_000] * 9_000)  # 720 MB
+
+    parts = list(bounded(batch))
+
+    assert max(held_bytes(part) for part in parts) <= 65 << 20
+    assert sum(part.num_rows for part in parts) == 9_000
+
+
+def test_a_dictionary_of_which_few_rows_are_left_is_made_anew() -> None:
+    batch = held([f"{number % 5_000:060d}" for number in range(20_000)])
+
+    (left,) = bounded(batch.slice(0, 20))
+
+    assert len(batch.slice(0, 20)["cat"].dictionary) == 5_000
+    assert len(left["cat"].dictionary) == 20
+    assert left.to_pylist() == batch.slice(0, 20).to_pylist()
 
 
 def test_row_groups_and_batches_are_bounded_as_those_of_plain_text(tmp_path: Path) -> None:
-    rows = text_of(["x" * 4_000] * 20_000).drop_columns(["free"])
-    table = table_of(tmp_path, rows)
+    table_of(tmp_path, text_of(["x" * 4_000] * 20_000).drop_columns(["free"]))
 
     batches = opened(tmp_path)
-    file, _ = rewritten(table.path, rewriting(head_of(table.path)))
+    file = refuse_difference(tmp_path)
 
-    assert {dictionaries_of(batch.schema) for batch in batches} == {("cat", "raw")}
+    assert shared(tmp_path) == ("cat", "raw")
     assert max(held_bytes(batch) for batch in batches) <= 32 << 20
     assert file.num_row_groups == 3  # of 160 MB
 
 
-def test_a_dictionary_that_is_too_large_for_the_writer_becomes_plain(tmp_path: Path) -> None:
-    values = [f"{number:06d}" * 40 for number in range(8_000)] * 2
-    how = rewriting(head_of(TableBuilder(tmp_path).create(fields=FIELDS).path))
-    sink = io.BytesIO()
+def test_dictionaries_that_are_large_together_are_written_as_they_are(tmp_path: Path) -> None:
+    texts = [[f"{part}-{number:06d}" * 20 for number in range(2_000)] for part in range(4)]
+    table_of(tmp_path, *(text_of(values * 90).drop_columns(["raw", "free"]) for values in texts))
 
-    with NewFile(sink, how) as file:
-        file.append(held(values))
+    file = refuse_difference(tmp_path)
 
-    found = pq.ParquetFile(io.BytesIO(sink.getvalue()))
-    assert found.read().equals(text_of(values))
-    assert column_of(found, "cat").statistics.max == "007999" * 40
+    assert shared(tmp_path) == ("cat",)
+    assert column_of(file, "cat").has_dictionary_page
+
+
+def test_a_file_that_cannot_be_opened_is_told_of_as_ever(tmp_path: Path) -> None:
+    table_of(tmp_path, FEW, FEW)
+    (tmp_path / "1.parquet").unlink()
+
+    assert shared(tmp_path) == ()
+    with pytest.raises(StorageError, match=r"data file 1.parquet is missing"):
+        rewritten(tmp_path, rewriting(head_of(tmp_path)))
