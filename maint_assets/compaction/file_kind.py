@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from maint_assets.compaction.constants import constant
-from maint_assets.compaction.dictionaries import as_dictionary
+from maint_assets.compaction.dictionaries import with_dictionaries
 from maint_assets.compaction.hazards import Hazard, hazard
 from maint_assets.compaction.matching import matches, sources
 from maint_assets.compaction.row_ids import RowIds
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class FileKind:
     """What was found out of a file that holds for each that is alike.
 
-    ``dictionaries`` are the columns of the file that are read as such.
+    ``dictionaries`` are the columns that are read as such: text, named as in ``target.arrow``.
     """
 
     parquet: pq.ParquetSchema
@@ -77,19 +77,15 @@ class FileKind:
     @cached_property
     def matches(self) -> tuple[Match, ...]:
         """What becomes the data columns of new files. MismatchError, a hazard too."""
-        types = {column.name: column.type for column in self.columns}
-        read = {name: types[name] for name in self.dictionaries if name in types}
         return tuple(
-            match.as_dictionary() if read.get(match.source or "") == _held(match) else match
+            match.as_dictionary() if match.source in self.dictionaries else match
             for match in matches(self.columns, self.target)
         )
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns of its rows in new files: ``target.arrow``, some held as dictionaries."""
-        plain = self.target.arrow
-        held = [match.target for match in self.matches]
-        return pa.schema([*held, *list(plain)[len(held) :]], plain.metadata)
+        return with_dictionaries(self.target.arrow, self.dictionaries)
 
     @cached_property
     def constants(self) -> tuple[pa.Scalar, ...]:
@@ -147,11 +143,6 @@ class RowPlan:
         if self.row_ids is not None:
             arrays += self.row_ids.arrays(rows.batch, rows.indexes())
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-
-def _held(match: Match) -> pa.DataType:
-    """The type in which a dictionary of the column's values is read."""
-    return as_dictionary(match.target).type
 
 
 def _untracked(add: Add) -> tuple[bool, bool]:

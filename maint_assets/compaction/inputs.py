@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +17,7 @@ _FILE = "file://"
 
 def data_path(location: Location, raw: str) -> Path:
     """The file of a path of the log, which is URI-encoded."""
-    return local_path(location, located(raw, _root(location.path)))
-
-
-@lru_cache(maxsize=64)
-def _root(path: str) -> TableRoot:
-    return TableRoot.of(path)
+    return local_path(location, located(raw, TableRoot.of(location.path)))
 
 
 def local_path(location: Location, path: str) -> Path:

@@ -37,7 +37,8 @@ class TableRoot:
     uri: str
 
     @classmethod
-    def of(cls, uri: str) -> Self:
+    @lru_cache(maxsize=64)
+    def of(cls, uri: str) -> TableRoot:
         """The root in normal form; a local one may be given as ``/abs/path``."""
         match = _URI.fullmatch(uri)
         if match is None and not uri.startswith("/"):
