@@ -148,6 +148,7 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     planned = packages(
         run.spark,
         run.upstream("compaction_bins").parts(),
+        plan_bytes=plan.bytes,
         max_bytes=run.table.compaction.max_bytes_per_commit,
         parallelism=run.parallelism,
         table=plan.table,

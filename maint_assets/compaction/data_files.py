@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maint_assets.compaction.deleted_rows import deleted_rows
-from maint_assets.compaction.dictionaries import bounded
+from maint_assets.compaction.dictionaries import bounded, shared_dictionaries
 from maint_assets.compaction.file_kind import FileKind, Rows
 from maint_assets.compaction.inputs import data_path
 from maint_assets.compaction.matching import MismatchError
@@ -19,7 +20,7 @@ from maint_assets.compaction.row_width import RowWidth
 from maint_assets.errors import CorruptLogError, StorageError, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,17 +32,28 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 256 * 1024
 """What is read of a column at once: a row group is never held whole."""
 
+_MOST_CHUNKS = 20_000
+"""Of footers that are kept: each takes about a kilobyte."""
+
 _REMEDY = "restore it from a backup or a replica, or leave it out of the rewrite"
 
 
-def data_file(location: Location, add: Add, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+def data_file(
+    location: Location,
+    add: Add,
+    *,
+    dictionaries: Sequence[str] = (),
+    footer: pq.FileMetaData | None = None,
+) -> pq.ParquetFile:
     """The open file of an add, to be closed by the caller; checksums of its pages are checked.
 
-    Columns named in ``dictionaries`` are read as such. Raises StorageError.
+    Columns named in ``dictionaries`` are read as such. The footer is read unless it is given.
+    Raises StorageError.
     """
     with _as_storage_error(location, add):
         return pq.ParquetFile(
             pa.OSFile(str(data_path(location, add.path))),
+            metadata=footer,
             read_dictionary=list(dictionaries),
             pre_buffer=False,
             buffer_size=_BUFFER_BYTES,
@@ -60,21 +72,30 @@ def rows_of(location: Location, add: Add, target: FileSchema) -> Iterator[pa.Rec
 class DataFiles:
     """Opens data files of a table one after the other, in the columns of ``target.arrow``.
 
-    What a file has in common with the one before, which is most, is not found out again. The
-    columns of ``dictionaries`` stay such: the ``shared_dictionaries`` of all these files.
+    What a file has in common with the one before, which is most, is not found out again.
     """
 
-    def __init__(
-        self, location: Location, target: FileSchema, *, dictionaries: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, location: Location, target: FileSchema) -> None:
         self.location, self._target = location, target
-        self._dictionaries = tuple(dictionaries)
+        self._dictionaries: tuple[str, ...] = ()
+        self._footers: dict[str, pq.FileMetaData] = {}
+        self._chunks = 0
         self._last: FileKind | None = None
         self._width = RowWidth()
 
+    def keep_dictionaries(self, adds: Iterable[Add]) -> tuple[str, ...]:
+        """The columns that stay dictionaries from now on: ``shared_dictionaries`` of all files.
+
+        Only these files are to be opened afterwards; the footers of most are not read again.
+        """
+        footers = (partial(self._with_footer, add) for add in adds)
+        self._dictionaries = shared_dictionaries(footers, self._target)
+        return self._dictionaries
+
     def open(self, add: Add) -> DataFile:
         """The open file of an add, to be closed by the caller. Raises StorageError."""
-        file = data_file(self.location, add, dictionaries=self._dictionaries)
+        footer = self._footers.pop(add.path, None)
+        file = data_file(self.location, add, dictionaries=self._dictionaries, footer=footer)
         try:
             with _as_storage_error(self.location, add):
                 if self._last is None or not self._last.is_of(file, add):
@@ -85,6 +106,15 @@ class DataFiles:
             file.close(force=True)
             raise
         return DataFile(self.location, add, self._last, file, self._width)
+
+    def _with_footer(self, add: Add) -> pq.ParquetFile:
+        """The open file, whose footer is kept until it is opened again, if it takes little."""
+        file = data_file(self.location, add)
+        footer = file.metadata
+        self._chunks += footer.num_columns * footer.num_row_groups
+        if self._chunks <= _MOST_CHUNKS:
+            self._footers[add.path] = footer
+        return file
 
 
 @dataclass(frozen=True, slots=True)

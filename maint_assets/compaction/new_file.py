@@ -37,7 +37,13 @@ class NewFile:
     come as such, and are written as such.
     """
 
-    def __init__(self, sink: BinaryIO, how: Rewriting, *, dictionaries: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        sink: BinaryIO | pa.NativeFile,
+        how: Rewriting,
+        *,
+        dictionaries: Sequence[str] = (),
+    ) -> None:
         self.statistics = how.statistics()
         self._sink, self._how = sink, how
         self._schema = with_dictionaries(how.files.arrow, dictionaries)
@@ -87,7 +93,7 @@ class NewFile:
             self._file.write_table(group, row_group_size=group.num_rows)
 
 
-def _writer(sink: BinaryIO, first: pa.Table, how: Rewriting) -> pq.ParquetWriter:
+def _writer(sink: BinaryIO | pa.NativeFile, first: pa.Table, how: Rewriting) -> pq.ParquetWriter:
     """The writer of a file that begins with these rows."""
     return pq.ParquetWriter(
         sink,

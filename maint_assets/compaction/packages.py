@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 PACKAGE_BYTES = 64 * 1024 * 1024
 """A task takes further bins up to so many bytes: less than that is not worth another task."""
 
+PACKAGES_EACH, LEAST_BYTES = 8, 16 * 1024 * 1024
+"""Where there is little to do: so many tasks for each that runs at once, which then end together,
+
+but none smaller than that.
+"""
+
 PACKAGE_FILES = 5_000
 """Files of a task, if they are of several bins."""
 
@@ -65,14 +71,20 @@ class Package(msgspec.Struct, frozen=True):
 
 
 def packages(
-    spark: SparkSession, parts: Iterable[Part], *, max_bytes: int, parallelism: int, table: str
+    spark: SparkSession,
+    parts: Iterable[Part],
+    *,
+    plan_bytes: int,
+    max_bytes: int,
+    parallelism: int,
+    table: str,
 ) -> list[Package]:
     """The packages of a plan in its order; of several bins none has more than ``max_bytes``.
 
-    Raises StalePlanError, which names the table, where a part is not as it was planned.
+    ``plan_bytes`` is about how much there is to do. Raises StalePlanError, which names the table,
+    where a part is not as it was planned.
     """
-    most = min(PACKAGE_BYTES, max_bytes)
-
+    most = min(package_bytes(plan_bytes, parallelism), max_bytes)
     every = {part.path: part for part in parts}
 
     def cut(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
@@ -94,6 +106,11 @@ def packages(
     ]
     order = {part.path: at for at, part in enumerate(whole)}
     return sorted(made, key=lambda package: (order[package.part.path], package.part.first))
+
+
+def package_bytes(plan_bytes: int, parallelism: int) -> int:
+    """Up to how many bytes a task of a plan of so many takes further bins."""
+    return min(PACKAGE_BYTES, max(plan_bytes // (PACKAGES_EACH * parallelism), LEAST_BYTES))
 
 
 def commit_batches(found: Iterable[Package], *, max_bytes: int) -> Iterator[list[Package]]:

@@ -6,7 +6,6 @@ Nothing is committed here: a new file is nobody's until ``commit`` names it.
 from __future__ import annotations
 
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
-from maint_assets.compaction.data_files import DataFiles, data_file
-from maint_assets.compaction.dictionaries import shared_dictionaries
+from maint_assets.compaction.data_files import DataFiles
 from maint_assets.compaction.look import file_hazard, looked_at
 from maint_assets.compaction.new_file import NewFile
 from maint_assets.compaction.outputs import bin_values, kept_marks, new_path, output_add
@@ -166,12 +164,10 @@ def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
     """
     counts: list[int] = []
 
-    location = Location(how.table, how.table)
-    opened = (partial(data_file, location, add) for add in inputs)
-    dictionaries = shared_dictionaries(opened, how.files)
+    files = DataFiles(Location(how.table, how.table), how.files)
+    dictionaries = files.keep_dictionaries(inputs)
 
     def copy(new_file: NewFile) -> None:
-        files = DataFiles(location, how.files, dictionaries=dictionaries)
         counts.extend(_copied(files, add, new_file) for add in inputs)
 
     values, marks = bin_values(inputs, how), kept_marks(inputs)

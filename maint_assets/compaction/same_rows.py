@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from maint_assets.compaction.rewriting import Rewriting
     from maint_assets.delta.actions import Add
 
+_HELD_ROWS, _HELD_BYTES = 16_384, 16 * 1024 * 1024
+"""Batches of small files are hashed together up to so many: a column costs more than its rows."""
+
 
 def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriting) -> None:
     """RewriteError where a new file has other rows than live in its inputs: then it is removed.
@@ -40,7 +43,7 @@ def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriti
     try:
         expected = RowHash()
         rows = (batch for add in inputs for batch in rows_of(location, add, how.files))
-        for batch in _first(rows, most):
+        for batch in _held(_first(rows, most)):
             expected.add(batch)
         _refuse_other_hash(file, expected, location.uri, most=most)
     except BaseException:
@@ -102,3 +105,17 @@ def _first(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.R
             left -= some.num_rows
             if not left:
                 return
+
+
+def _held(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches, none of them much larger."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _HELD_ROWS or size >= _HELD_BYTES:
+            yield pa.concat_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.concat_batches(held)

@@ -58,7 +58,7 @@ class Location:
 
     def file(self, relative: str) -> Path:
         """The local path of a file below this directory."""
-        return Path(self.path) / relative
+        return Path(self.path, relative)
 
 
 def _without_authority(rest: str) -> str:

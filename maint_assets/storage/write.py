@@ -12,9 +12,10 @@ import pathlib
 import shutil
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, Literal
 
 import obstore
+import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError
 
 from maint_assets.errors import GuardError, StorageError
@@ -138,16 +139,18 @@ def storage_clock_ms(location: Location, directory: str) -> int:
 
 
 @contextlib.contextmanager
-def new_file(location: Location, path: str) -> Generator[BinaryIO, None, None]:
+def new_file(location: Location, path: str) -> Generator[pa.NativeFile, None, None]:
     """A file under construction that was not there before; gone again when its making fails."""
     target = location.file(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("xb") as file:
-        try:
+    target.touch(exist_ok=False)
+    try:
+        # Not Python's: Arrow would copy all that it writes, and stop other threads meanwhile.
+        with pa.OSFile(str(target), "wb") as file:
             yield file
-        except BaseException:
-            target.unlink()
-            raise
+    except BaseException:
+        target.unlink()
+        raise
 
 
 def put_file(location: Location, path: str, source: pathlib.Path) -> None:

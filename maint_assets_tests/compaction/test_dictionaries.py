@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.compaction import dictionaries, new_file, rewrite
+from maint_assets.compaction import data_files, dictionaries, new_file, rewrite
 from maint_assets.compaction.data_files import DataFiles, data_file
 from maint_assets.compaction.dictionaries import (
     as_dictionary,
@@ -63,7 +63,8 @@ def shared(path: Path) -> tuple[str, ...]:
 def opened(path: Path) -> list[pa.RecordBatch]:
     """The live rows of a table's files as a rewrite reads them."""
     head, batches = head_of(path), []
-    files = DataFiles(head.location, rewriting(head).files, dictionaries=shared(path))
+    files = DataFiles(head.location, rewriting(head).files)
+    files.keep_dictionaries(live(path).values())
     for add in live(path).values():
         with closing(files.open(add)) as file:
             batches += file.rows()
@@ -80,7 +81,7 @@ def rewritten(path: Path, how: Rewriting) -> tuple[pq.ParquetFile, dict[str, Any
 def plainly(path: Path, how: Rewriting) -> tuple[pq.ParquetFile, dict[str, Any]]:
     """The same without dictionaries."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rewrite, "shared_dictionaries", lambda *_: ())
+        patch.setattr(data_files, "shared_dictionaries", lambda *_: ())
         return rewritten(path, how)
 
 
@@ -136,6 +137,27 @@ def test_values_of_deleted_rows_do_not_count(tmp_path: Path) -> None:
     assert shared(tmp_path) == ("cat", "raw")
     cat = column_of(file, "cat").statistics
     assert (cat.min, cat.max) == ("k", "n")
+
+
+@pytest.mark.parametrize(("most", "kept"), [(20_000, 2), (7, 1), (3, 0)])
+def test_footers_that_were_looked_at_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, kept: int
+) -> None:
+    table_of(tmp_path, *[text_of(["a", "b"] * 3_000)] * 2)
+    monkeypatch.setattr(data_files, "_MOST_CHUNKS", most)
+    footers: list[pq.FileMetaData | None] = []
+    original = pq.ParquetFile
+
+    def opened_with(*args: Any, **how: Any) -> pq.ParquetFile:
+        footers.append(how.get("metadata"))
+        return original(*args, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "ParquetFile", opened_with)
+        rewrite._output(list(live(tmp_path).values()), rewriting(head_of(tmp_path)))
+
+    assert len(footers) == 4
+    assert sum(footer is not None for footer in footers) == kept
 
 
 FEW = text_of(["x", "y", None] * 3_000)

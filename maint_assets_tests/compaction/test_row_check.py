@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from maint_assets.compaction import rewrite, row_check
+from maint_assets.compaction import rewrite, row_check, same_rows
 from maint_assets.compaction.rewriting import rewriting
 from maint_assets.compaction.row_check import RowCheck
+from maint_assets.compaction.row_hash import RowHash
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.commit.rewriting import head_of, live
 from maint_assets_tests.compaction import faults
@@ -105,6 +106,32 @@ def test_of_a_sampled_bin_the_first_rows_are_compared(
 
     expected = ("failed", False) if fault else ("written", True)
     assert {(row["state"], row["verified"]) for row in found} == {expected}
+
+
+@pytest.mark.parametrize(
+    ("limits", "hashed"),
+    [((16_384, 1 << 24), [10, 10]), ((3, 1 << 24), [4, 4, 2, 10]), ((16_384, 1), [2] * 5 + [10])],
+)
+def test_rows_of_small_files_are_hashed_together_up_to_a_bound(
+    limits: tuple[int, int],
+    hashed: list[int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = TableBuilder(tmp_path).create().add(*"abcde")
+    monkeypatch.setattr(same_rows, "_HELD_ROWS", limits[0])
+    monkeypatch.setattr(same_rows, "_HELD_BYTES", limits[1])
+    found: list[int] = []
+    add = RowHash.add
+
+    def counted(self: RowHash, batch: pa.RecordBatch) -> None:
+        found.append(batch.num_rows)
+        add(self, batch)
+
+    monkeypatch.setattr(RowHash, "add", counted)
+
+    assert {row["state"] for row in rewritten(table.path, RowCheck("full"))} == {"written"}
+    assert found == hashed
 
 
 def test_rows_behind_the_sample_are_not_compared(

@@ -273,7 +273,14 @@ class Racing:
     ) -> Iterator[list[dict[str, Any]]]:
         """The ledger of each batch, as the executing stage makes it."""
         head = ready_head(plan, max_age_ms=DAY_MS, now_ms=_now_ms())
-        found = packages(self.spark, parts, max_bytes=max_bytes, parallelism=1, table=plan.table)
+        found = packages(
+            self.spark,
+            parts,
+            plan_bytes=plan.bytes,
+            max_bytes=max_bytes,
+            parallelism=1,
+            table=plan.table,
+        )
         terms = Terms(plan, head, rewriting(head, plan.selection), clock)
         for batch in commit_batches(found, max_bytes=max_bytes):
             done = rewritten_batch(self.spark, batch, terms, scratch=self._scratch())

@@ -1,0 +1,21 @@
+"""How much of a plan one task takes."""
+
+import pytest
+
+from maint_assets.compaction.packages import LEAST_BYTES, PACKAGE_BYTES, package_bytes
+
+MB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("plan_bytes", "parallelism", "expected"),
+    [
+        (0, 2, LEAST_BYTES),
+        (100 * MB, 2, LEAST_BYTES),
+        (512 * MB, 2, 32 * MB),
+        (512 * MB, 16, LEAST_BYTES),
+        (1024 * 1024 * MB, 2, PACKAGE_BYTES),
+    ],
+)
+def test_tasks_are_many_of_moderate_size(plan_bytes: int, parallelism: int, expected: int) -> None:
+    assert package_bytes(plan_bytes, parallelism) == expected
