@@ -45,6 +45,12 @@ _MOST_BYTES = 4 * 1024 * 1024
 _VALUE_BYTES = 4
 """A value of text takes more than so many bytes in a page unless it is an index: its length."""
 
+_FEW_BYTES, _INDEX_BYTES = 2, 3
+"""Compressed, for each value: text that differs seldom takes so little, an index never more.
+
+What is taken for a dictionary of few values by mistake is read more slowly, and as right.
+"""
+
 _BATCH_BYTES = 64 * 1024 * 1024
 _SMALL_BYTES = 2 * 1024 * 1024
 
@@ -99,6 +105,13 @@ def held_bytes(batch: pa.RecordBatch) -> int:
         for values in batch.columns
         if isinstance(values, pa.DictionaryArray)
     )
+
+
+def column_bytes(values: pa.Array) -> int:
+    """The bytes of a column in memory if it held no dictionary."""
+    if isinstance(values, pa.DictionaryArray):
+        return values.indices.nbytes + _text_bytes(values)
+    return values.nbytes
 
 
 def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -160,8 +173,15 @@ def _is_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
     statistics = chunk.statistics
     if statistics is None or not statistics.has_null_count:
         return False
-    values = chunk.num_values - statistics.null_count
-    return chunk.total_uncompressed_size < min(_VALUE_BYTES * values, _MOST_BYTES)
+    values, size = chunk.num_values - statistics.null_count, chunk.total_uncompressed_size
+    return size < _MOST_BYTES and (size < _VALUE_BYTES * values or _has_few(chunk, values))
+
+
+def _has_few(chunk: pq.ColumnChunkMetaData, values: int) -> bool:
+    """Whether a chunk of so many values is made of a small dictionary and of indices."""
+    dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
+    pages = chunk.total_compressed_size - dictionary
+    return 0 < dictionary < _FEW_BYTES * values and pages < _INDEX_BYTES * values
 
 
 def _is_small(values: pa.DictionaryArray) -> bool:

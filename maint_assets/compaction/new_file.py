@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from maint_assets.compaction.dictionaries import held_bytes, with_dictionaries
+from maint_assets.compaction.dictionaries import column_bytes, held_bytes, with_dictionaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +23,10 @@ ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Rows are held in memory up to about so many bytes, then written as a row group."""
 
 ROW_GROUP_ROWS = 1_000_000
+
+_LEAST_BATCH_ROWS, _MOST_BATCH_ROWS = 1024, 16_384
+_BATCH_BYTES = 512 * 1024
+"""Of a column, encoded at once: half a page."""
 
 _SAMPLE_ROWS = 4096
 _MOST_DISTINCT = 0.97
@@ -102,8 +106,20 @@ def _writer(sink: BinaryIO | pa.NativeFile, first: pa.Table, how: Rewriting) -> 
         store_schema=False,
         store_decimal_as_integer=True,
         write_page_checksum=True,
+        write_batch_size=_batch_rows(first),
         use_dictionary=[path for column in _repeating(first) for path in _leaves(column)],  # pyright: ignore[reportArgumentType]
     )
+
+
+def _batch_rows(rows: pa.Table) -> int:
+    """How many values of a column are encoded at once, by the widest column of the first rows.
+
+    Each time costs a look for the bounds, through the dictionary if there is one; pages end
+    between two times, so that too many make them too large.
+    """
+    widest = max((sum(map(column_bytes, each.chunks)) for each in rows.columns), default=0)
+    width = widest / max(rows.num_rows, 1)
+    return min(max(int(_BATCH_BYTES / max(width, 1)), _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
 
 
 def _repeating(rows: pa.Table) -> Iterator[pa.Field]:

@@ -139,6 +139,26 @@ def test_values_of_deleted_rows_do_not_count(tmp_path: Path) -> None:
     assert (cat.min, cat.max) == ("k", "n")
 
 
+@pytest.mark.parametrize(
+    ("differ", "text", "few"),
+    [
+        (2_000, "city of the event", True),
+        (9_000, "city of the event", False),
+        (9_000, "", False),
+    ],
+)
+def test_text_of_some_thousand_values_stays_a_dictionary(
+    tmp_path: Path, differ: int, text: str, few: bool
+) -> None:
+    chance = random.Random(3)
+    values = [f"{text} {chance.randrange(differ) * 7_919:08d}" for _ in range(12_000)]
+    table_of(tmp_path, text_of(values))
+
+    refuse_difference(tmp_path)
+
+    assert shared(tmp_path) == (("cat", "raw") if few else ())
+
+
 @pytest.mark.parametrize(("most", "kept"), [(20_000, 2), (7, 1), (3, 0)])
 def test_footers_that_were_looked_at_are_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, kept: int
@@ -235,7 +255,16 @@ def test_random_files_come_out_as_without_dictionaries(
             ]
             files.append(text_of(values, start=start))
             start += rows
-        table = table_of(path, *files, row_group_size=chance.choice([100, 1_000]))
+        table = table_of(
+            path,
+            *files,
+            row_group_size=chance.choice([100, 1_000]),
+            compression=chance.choice(["snappy", "zstd"]),
+            # Small ones: pages of indices come first, then some of plain text.
+            dictionary_pagesize_limit=chance.choice([64, 500, 1 << 20]),
+            write_batch_size=chance.choice([16, 1_024]),
+            data_page_size=chance.choice([64, 1 << 20]),
+        )
         gone = chance.choice([1, 390])
         table.delete_rows("0.parquet", *chance.sample(range(files[0].num_rows), gone))
 

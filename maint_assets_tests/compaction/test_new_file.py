@@ -83,6 +83,27 @@ def test_parts_of_columns_keep_their_dictionaries(tmp_path: Path) -> None:
     assert file.read().to_pydict() == {key: list(value) for key, value in columns.items()}
 
 
+FEW = pa.array(["a", "b"] * 2_000).dictionary_encode()
+LONG = pa.array(["a" * 4_092, "b" * 4_092] * 2_000).dictionary_encode()
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"a": pa.array(range(4_000), pa.int64())}, 16_384),
+        ({"a": FEW}, 16_384),
+        ({"a": FEW, "b": pa.array(["x" * 124] * 4_000)}, 4_096),
+        ({"a": FEW, "b": LONG}, 1_024),
+        ({"a": pa.chunked_array([["x" * 124] * 40, ["x" * 252] * 40])}, 2_730),
+        ({"a": pa.array([], pa.string())}, 16_384),
+    ],
+)
+def test_so_much_is_encoded_at_once_that_pages_stay_moderate(
+    columns: dict[str, Any], expected: int
+) -> None:
+    assert new_file._batch_rows(pa.table(columns)) == pytest.approx(expected, rel=0.01)
+
+
 def test_rows_come_in_order_whatever_the_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
