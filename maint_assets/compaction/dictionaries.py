@@ -100,11 +100,7 @@ def as_dictionary(field: pa.Field) -> pa.Field:
 
 def held_bytes(batch: pa.RecordBatch) -> int:
     """The bytes of the rows in memory if no column held a dictionary."""
-    return batch.nbytes + sum(
-        _text_bytes(values) - values.dictionary.nbytes
-        for values in batch.columns
-        if isinstance(values, pa.DictionaryArray)
-    )
+    return sum(map(column_bytes, batch.columns))
 
 
 def column_bytes(values: pa.Array) -> int:

@@ -24,9 +24,9 @@ PACKAGE_BYTES = 64 * 1024 * 1024
 """A task takes further bins up to so many bytes: less than that is not worth another task."""
 
 PACKAGES_EACH, LEAST_BYTES = 8, 16 * 1024 * 1024
-"""Where there is little to do: so many tasks for each that runs at once, which then end together,
+"""A small plan is divided into so many tasks for each that runs at once, none of fewer bytes.
 
-but none smaller than that.
+Those that run at once then end about together.
 """
 
 PACKAGE_FILES = 5_000
