@@ -18,6 +18,7 @@ from maint_assets.compaction.row_hash import RowHash
 from maint_assets.compaction.row_width import RowWidth
 from maint_assets.errors import RewriteError, one_line
 from maint_assets.storage.location import Location
+from maint_assets.storage.parts import gathered
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -43,7 +44,8 @@ def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriti
     try:
         expected = RowHash()
         rows = (batch for add in inputs for batch in rows_of(location, add, how.files))
-        for batch in _held(_first(rows, most)):
+        few = gathered(_first(rows, most), most_rows=_HELD_ROWS, most_bytes=_HELD_BYTES)
+        for batch in (batch for table in few for batch in table.to_batches()):
             expected.add(batch)
         _refuse_other_hash(file, expected, location.uri, most=most)
     except BaseException:
@@ -105,17 +107,3 @@ def _first(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.R
             left -= some.num_rows
             if not left:
                 return
-
-
-def _held(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches, none of them much larger."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _HELD_ROWS or size >= _HELD_BYTES:
-            yield pa.concat_batches(held)
-            held, rows, size = [], 0, 0
-    if held:
-        yield pa.concat_batches(held)

@@ -190,15 +190,20 @@ def measured(rows: pa.Table, measures: Measures) -> dict[str, Any]:
     return {name: each.of(rows, holds[name]) for name, each in measures.items()}
 
 
-def gathered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows in tables of about BATCH_ROWS, none of them empty."""
+def gathered(
+    rows: Iterable[pa.RecordBatch], *, most_rows: int = BATCH_ROWS, most_bytes: int | None = None
+) -> Iterator[pa.Table]:
+    """The rows in tables of about so many rows, or bytes if fewer, none of them empty."""
     held: list[pa.RecordBatch] = []
+    count = size = 0
     for batch in rows:
         if batch.num_rows:
             held.append(batch)
-        if sum(each.num_rows for each in held) >= BATCH_ROWS:
+            count += batch.num_rows
+            size += 0 if most_bytes is None else batch.nbytes
+        if count >= most_rows or (most_bytes is not None and size >= most_bytes):
             yield pa.Table.from_batches(held).combine_chunks()
-            held = []
+            held, count, size = [], 0, 0
     if held:
         yield pa.Table.from_batches(held).combine_chunks()
 
