@@ -40,6 +40,9 @@ _OPTIONS = {
 }
 """Keys of the config whose option has another name."""
 
+_NAME_LENGTH = 100
+"""A table's name is that of a directory of the workspace: it must fit, with a mark behind it."""
+
 _config_file = click.argument("config_file", default=config.DEFAULT_CONFIG)
 
 
@@ -61,6 +64,11 @@ def cli(debug: bool) -> None:  # noqa: FBT001
     type=click.Choice(["full", "lite", "inventory"]),
     help="What is looked at: all files, those that the log removed, or an inventory.",
 )
+@click.option(
+    "--allow-missing-files",
+    is_flag=True,
+    help="Execute although files that the table needs were not found.",
+)
 @click.option("--inventory", help="A Parquet or Delta path, or a Spark table; see docs/vacuum.md.")
 @_execute
 @_yes
@@ -72,7 +80,7 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
     from maint_assets.assets.report import execute_vacuum, plan_vacuum  # noqa: PLC0415
     from maint_assets.assets.terminal import show_done, show_plan  # noqa: PLC0415
 
-    asked = {"allow_short_retention": options["allow_short_retention"]}
+    asked = {name: options[name] for name in ("allow_short_retention", "allow_missing_files")}
     asked |= {name: options[name] for name in ("retention", "mode", "inventory") if options[name]}
     if options["inventory"]:
         asked.setdefault("mode", "inventory")
@@ -307,7 +315,7 @@ def _one_table(
 
     path = Location.of(uri).path
     mark = hashlib.sha256(path.encode()).hexdigest()[:8]
-    name = re.sub(r"\W", "_", Path(path).name, flags=re.ASCII) + f"_{mark}"
+    name = re.sub(r"\W", "_", Path(path).name, flags=re.ASCII)[:_NAME_LENGTH] + f"_{mark}"
     try:
         table = config.TableSettings.model_validate({"name": name, "uri": path, **asked})
     except ValidationError as error:

@@ -32,6 +32,7 @@ from maint_assets.config import (
     TableSettings,
     VacuumSettings,
 )
+from maint_assets.delta.names import hadoop_checksum
 from maint_assets.storage.parts import row_sums
 
 
@@ -106,8 +107,16 @@ class Chain:
 
 
 def files(report: VacuumReport) -> set[str]:
-    """The planned files."""
-    return set(planned_paths(report.diff, directories=False))
+    """The planned files, without the checksums that Hadoop keeps beside them.
+
+    A checksum of a file that is not planned is among them.
+    """
+    return without_checksums(set(planned_paths(report.diff, directories=False)))
+
+
+def without_checksums(planned: set[str]) -> set[str]:
+    """Planned files, without the checksums of others of them: Delta leaves those behind."""
+    return planned - {hadoop_checksum(path) for path in planned}
 
 
 def directories(report: VacuumReport) -> set[str]:

@@ -75,6 +75,21 @@ def refused(found: tuple[int, str, str], *, code: int, said: str) -> None:
     assert len(found[2].strip().splitlines()) == 1
 
 
+def test_a_table_in_a_directory_of_a_long_name_is_planned(run: Shell, tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / ("t" * 250)).at(days_ago=30).create().add("a").remove("a")
+
+    assert run.json("vacuum", table.path)["candidates"]["files"] == 1
+
+
+def test_missing_files_are_allowed_by_an_option(run: Shell, table: TableBuilder) -> None:
+    (table.path / "live").unlink()
+
+    refused(run("vacuum", table.path, "--execute", "--json"), code=3, said="--allow-missing-files")
+    assert (table.path / "old").exists()
+    done = run.json("vacuum", table.path, "--execute", "--allow-missing-files")
+    assert done["deleted"]["files"] == 1
+
+
 def test_vacuum_plans_and_names_the_paths(run: Shell, table: TableBuilder) -> None:
     found = run.json("vacuum", table.path, "--paths")
 

@@ -27,7 +27,7 @@ from maint_assets.compaction.metrics import (
 )
 from maint_assets.compaction.outcome import Outcome
 from maint_assets.compaction.packages import commit_batches, packages
-from maint_assets.compaction.plan import CompactionPlan, Selection, commit_mark, ready_head
+from maint_assets.compaction.plan import CompactionPlan, Selection, ready_head
 from maint_assets.compaction.planning import planned_bins
 from maint_assets.compaction.rewrite import REWRITTEN_ARROW
 from maint_assets.compaction.rewriting import rewriting
@@ -35,6 +35,7 @@ from maint_assets.compaction.row_check import RowCheck
 from maint_assets.compaction.skipping import ColumnSkipping, Versions, column_skipping
 from maint_assets.config import milliseconds
 from maint_assets.errors import MaintError, RewriteError
+from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
 from maint_assets.storage.location import Location
@@ -109,6 +110,7 @@ def compaction_bins_stage(run: StageRun) -> StageResult:
     refuse_mismatch(seen)
     refuse_operation(seen, "rewrite")
     head = table_head(Location.of(seen.table), version=seen.version)
+    refuse_other_commit(head.location, seen.version, seen.commit_mark)
     selection = asked_selection(run.table.compaction)
     how = rewriting(head, selection)
     with run.output.scratch() as scratch:
@@ -122,7 +124,7 @@ def compaction_bins_stage(run: StageRun) -> StageResult:
             scratch=scratch,
         )
         written = run.output.write_rows([rows], COMPACTION_SCHEMA, BINS_MEASURES, keep=PLANNED)
-    plan = _plan(seen, selection, mark=commit_mark(head), written=written)
+    plan = _plan(seen, selection, written=written)
     metrics = written.metrics
     by_reason = {name: metrics[f"reason_{name}"] for name in PLANNED_REASONS}
     found = {name: count for name, count in by_reason.items() if count}
@@ -290,10 +292,8 @@ def asked_selection(settings: CompactionSettings) -> Selection:
     )
 
 
-def _plan(
-    seen: SnapshotSummary, selection: Selection, *, mark: str, written: Dataset
-) -> CompactionPlan:
-    metrics = written.metrics
+def _plan(seen: SnapshotSummary, selection: Selection, *, written: Dataset) -> CompactionPlan:
+    metrics, mark = written.metrics, seen.commit_mark
     considered = metrics["considered"] - metrics["left_other_partition"]
     left = {name: metrics[f"left_{name}"] for name in LEFT_OUT_REASONS}
     return CompactionPlan(

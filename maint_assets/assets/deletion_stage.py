@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from maint_assets.assets.approval import refuse_other_rows
 from maint_assets.assets.progress import Share, recorded_share
 from maint_assets.assets.spark import typed_errors
-from maint_assets.assets.store import Dataset, Progress
+from maint_assets.assets.store import Dataset
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.config import milliseconds
 from maint_assets.errors import DeletionFailedError, MaintError, StorageError
@@ -27,6 +27,7 @@ from maint_assets.vacuum.deletion import (
     recorded,
 )
 from maint_assets.vacuum.diff import DIFF_SCHEMA
+from maint_assets.vacuum.handled import handled, handled_version
 from maint_assets.vacuum.plan import Deleted, Limits, refuse_beyond
 from maint_assets.vacuum.summaries import DiffSummary
 from maint_assets.vacuum.verification import LOOKS, missing_files
@@ -48,7 +49,7 @@ class DeletionSummary:
     """What a deletion did; bytes of the files that are gone.
 
     ``ledger`` holds a row a path. ``active_missing`` counts active files that are not there
-    afterwards.
+    afterwards, ``active_missing_before`` those that were not there when it was planned.
     """
 
     plan_digest: str
@@ -65,6 +66,7 @@ class DeletionSummary:
     end_version: int | None
     ledger: str
     approved_by: str | None
+    active_missing_before: int = 0
 
 
 def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
@@ -99,19 +101,29 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
         end_version=done.end_version,
         ledger=run.output.rows_location.path,
         approved_by=approval.by,
+        active_missing_before=plan.missing_files,
     )
     written = Dataset(done.paths, plan.digest, {})
     run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
     made = result(run, written, summary)
     _raise_failed(plan, summary)
-    if plan.handled_version is not None and not summary.skipped:
-        run.store.write_progress(run.table.name, Progress(plan.table_id, plan.handled_version))
+    if not summary.skipped:
+        _note_handled(run, plan, head)
     return made
 
 
 def deletion_progress(run: StageRun) -> Share | None:
     """The planned paths whose outcome is recorded."""
     return recorded_share(run, "diff", lambda: run.summary("diff", DiffSummary).plan.paths)
+
+
+def _note_handled(run: StageRun, plan: VacuumPlan, head: TableHead) -> None:
+    """Notes how far the log is handled now, never an older version than before."""
+    found = handled(plan, head.location)
+    if found is None:
+        return
+    if found.version > handled_version(run.store.handled(run.table.name), head):
+        run.store.write_handled(run.table.name, found)
 
 
 def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:

@@ -37,6 +37,7 @@ from maint_assets.log_cleanup.expired_logs import (
     expired_logs,
 )
 from maint_assets.log_cleanup.plan import LogCleanupPlan, ready_head, retention_ms, terms
+from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
 from maint_assets.storage.columns import arrow_schema
@@ -119,6 +120,7 @@ def expired_logs_stage(run: StageRun) -> StageResult:
     refuse_mismatch(seen)
     refuse_operation(seen, "clean_log")
     asked = _asked_terms(seen, run.table.log_cleanup, planned_ms=run.now_ms())
+    refuse_other_commit(Location.of(seen.table), seen.version, seen.commit_mark)
     told_all = _planned(run, asked)
     written = run.output.written_rows(told_all.written, EXPIRED_SCHEMA)
     found, metrics = told_all.findings, written.metrics
@@ -252,7 +254,8 @@ def _notes(asked: Terms, settings: LogCleanupSettings) -> list[str]:
 
 def _lite_notes(run: StageRun, seen: SnapshotSummary, found: Findings) -> list[str]:
     """What our own VACUUM in mode lite loses: commits that no VACUUM has come to."""
-    handled, anchor = run.store.progress(run.table.name, seen.table_id), found.anchor_version
+    told, anchor = seen.expired_log["handled"], found.anchor_version
+    handled = -1 if told is None else told
     is_used = handled >= 0 or run.table.vacuum.mode == "lite"
     if anchor is None or handled + 1 >= anchor or not is_used:
         return []
@@ -296,6 +299,7 @@ def _plan(
         earliest_version_before=found.earliest_before,
         earliest_version_after=found.earliest_after,
         protection_before=asked.protection_before,
+        commit_mark=seen.commit_mark,
     )
 
 

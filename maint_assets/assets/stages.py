@@ -119,6 +119,8 @@ def _listing_line(found: ListingSummary) -> str:
         if found.nested_tables
         else ""
     )
+    if found.outside:
+        nested += f", {human_count(found.outside, 'path')} outside of the table left alone"
     return (
         f"**{human_count(found.files, 'file')}, {human_bytes(found.bytes)}** in "
         f"{human_count(found.directories + 1, 'directory')}{nested}, "

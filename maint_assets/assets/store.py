@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import itertools
+import logging
 import shutil
 import time
 import uuid
@@ -19,13 +20,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from maint_assets.assets.spark import session
-from maint_assets.errors import StageMissingError
+from maint_assets.errors import StageMissingError, one_line
 from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Measures, Part, Target, Written, both_sums, unwritten
 from maint_assets.storage.rows import Rows
+from maint_assets.vacuum.handled import Handled
 
 Summary = TypeVar("Summary")
+
+logger = logging.getLogger(__name__)
 
 LEFT_SECONDS = 86_400
 """Rows on their way that nobody has written to for so long are those of a run that was killed."""
@@ -153,13 +157,6 @@ class StageDataset:
         return self.location.file("rows.json")
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """Up to which version of a table nothing that a commit removed is left on the storage."""
-
-    table_id: str
-    version: int
-
-
 class StageStore(dg.ConfigurableResource):
     """The one resource of the chain: the workspace of stage outputs and the Spark session.
 
@@ -179,20 +176,24 @@ class StageStore(dg.ConfigurableResource):
         """The dataset that a stage of a run writes."""
         return StageDataset(Location.of(self.base_uri).below(table, stage, run_id))
 
-    def progress(self, table: str, table_id: str) -> int:
-        """The version up to which complete runs have handled the table; -1 for none."""
-        path = self._progress(table)
-        if not path.exists():
-            return -1
-        found = msgspec.json.decode(path.read_bytes(), type=Progress)
-        return found.version if found.table_id == table_id else -1
+    def handled(self, table: str) -> Handled | None:
+        """How far complete runs have handled the log of a table; None where nothing tells.
 
-    def write_progress(self, table: str, progress: Progress) -> None:
-        """Notes that a version is handled, never an older one than before."""
-        if progress.version > self.progress(table, progress.table_id):
-            _write(self._progress(table), progress)
+        A file that cannot be read is as good as none: then more is looked at, or mode lite refuses.
+        """
+        try:
+            return msgspec.json.decode(self._handled(table).read_bytes(), type=Handled)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            logger.warning("%s cannot be read (%s)", self._handled(table), one_line(error))
+            return None
 
-    def _progress(self, table: str) -> Path:
+    def write_handled(self, table: str, handled: Handled) -> None:
+        """Notes how far a table is handled."""
+        _write(self._handled(table), handled)
+
+    def _handled(self, table: str) -> Path:
         return Location.of(self.base_uri).below(table).file("handled.json")
 
     def latest(self, instance: dg.DagsterInstance, key: dg.AssetKey) -> tuple[str, StageDataset]:

@@ -17,6 +17,7 @@ from maint_assets.errors import (
     RetentionError,
     StalePlanError,
 )
+from maint_assets.snapshot.commits import commit_mark, refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.replay import snapshot
 from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
@@ -30,6 +31,7 @@ from maint_assets.snapshot.summary import (
 )
 from maint_assets.storage.location import Location
 from maint_assets.vacuum import records
+from maint_assets.vacuum.aliases import NO_ALIASES, Aliases, aliases
 from maint_assets.vacuum.diff import (
     DIFF_MEASURES,
     DIFF_SCHEMA,
@@ -37,10 +39,15 @@ from maint_assets.vacuum.diff import (
     PLANNED,
     Sources,
     diff,
-    entered,
     nothing_is_missing,
 )
-from maint_assets.vacuum.inventory import inventory
+from maint_assets.vacuum.handled import handled_version
+from maint_assets.vacuum.inventory import (
+    INSIDE,
+    INVENTORY_MEASURES,
+    inventory,
+    refuse_elsewhere,
+)
 from maint_assets.vacuum.listing import (
     LISTING_MEASURES,
     LISTING_SCHEMA,
@@ -61,6 +68,7 @@ from maint_assets.vacuum.valid_files import (
     REASONS,
     VALID_FILES_MEASURES,
     VALID_FILES_SCHEMA,
+    Retained,
     valid_files,
 )
 from maint_assets.vacuum.verification import not_there
@@ -86,6 +94,7 @@ class StageResult:
 def snapshot_stage(run: StageRun) -> StageResult:
     """The state of the newest version, and the cutoff that the whole chain uses."""
     head = table_head(Location.of(run.table.uri))
+    mark = commit_mark(head.location, head.version)
     refuse_unsupported(head.protocol, Operation.READ, table=head.table)
     _refuse_workspace_inside(run, head)
     planned_ms = run.now_ms()
@@ -94,11 +103,12 @@ def snapshot_stage(run: StageRun) -> StageResult:
         kept_ms = asked_retention_ms(head, run.table.vacuum)
     except RetentionError as error:
         kept_ms, refused = None, {**refused, "vacuum": [error.found, *refused.get("vacuum", [])]}
-    handled = run.store.progress(run.table.name, head.metadata.id)
+    handled = handled_version(run.store.handled(run.table.name), head)
     expired = expired_measures(planned_ms - (kept_ms or 0), handled)
     with run.output.scratch() as scratch:
         rows = snapshot(run.spark, head, parallelism=run.parallelism, scratch=scratch)
         written = run.output.write_rows(rows, SNAPSHOT_SCHEMA, {**SNAPSHOT_MEASURES, **expired})
+    refuse_other_commit(head.location, head.version, mark)
     summary = snapshot_summary(
         head,
         written.metrics,
@@ -107,6 +117,7 @@ def snapshot_stage(run: StageRun) -> StageResult:
         retention_asked=run.table.vacuum.retention is not None,
         refused=refused,
         expired_log={"handled": handled, **{name: written.metrics[name] for name in expired}},
+        mark=mark,
     )
     return result(run, written, summary)
 
@@ -122,7 +133,7 @@ def valid_files_stage(run: StageRun) -> StageResult:
     if seen.cutoff_ms is None:
         raise StalePlanError(seen.table, "the snapshot has no cutoff", "run the chain again")
     root = Location.of(seen.table).path
-    rows = valid_files(run.rows("snapshot"), table=root, cutoff_ms=seen.cutoff_ms)
+    rows = valid_files(run.rows("snapshot"), table=root, retained=_retained(seen))
     written = run.output.write_rows([rows], VALID_FILES_SCHEMA, VALID_FILES_MEASURES)
     by_reason = {name: written.metrics[f"reason_{name}"] for name in REASONS}
     summary = ValidFilesSummary(
@@ -140,7 +151,8 @@ def listing_stage(run: StageRun) -> StageResult:
     summary = ListingSummary(
         snapshot_run=run.run_of("snapshot"),
         mode=run.table.vacuum.mode,
-        **written.metrics,
+        **{name: written.metrics[name] for name in LISTING_MEASURES},
+        outside=written.metrics.get("outside", 0),
         seconds=round(seconds, 3),
         files_per_second=round(written.rows / seconds, 1),
     )
@@ -154,7 +166,7 @@ def _listed(run: StageRun, walk: Walk, seen: SnapshotSummary) -> Dataset:
     if source is not None:
         with run.output.scratch() as scratch:
             rows = inventory(run.spark, source, walk, parallelism=run.parallelism, scratch=scratch)
-            return _written_listing(run, rows)
+            return _written_inventory(run, rows, source)
     known = seen.live_files + seen.tombstones
     if known <= SMALL_ENTRIES:
         tasks = min(run.parallelism, 1 + known // SLICE_ENTRIES)
@@ -173,10 +185,22 @@ def _written_listing(run: StageRun, rows: list[Rows]) -> Dataset:
     return run.output.write_rows(rows, LISTING_SCHEMA, LISTING_MEASURES)
 
 
+def _written_inventory(run: StageRun, rows: list[Rows], source: str) -> Dataset:
+    written = run.output.write_rows(rows, LISTING_SCHEMA, INVENTORY_MEASURES, keep=INSIDE)
+    refuse_elsewhere(
+        source,
+        table=run.table.uri,
+        inside=written.rows,
+        outside=written.metrics["outside"],
+        example=written.metrics["outside_example"],
+    )
+    return written
+
+
 def _removed_files(run: StageRun, seen: SnapshotSummary) -> Rows:
-    log, root = _expired_log(seen), Location.of(seen.table).path
+    log = _expired_log(seen)
     refuse_incomplete(log, table=seen.table)
-    return removed_files(run.rows("snapshot"), log, table=root, cutoff_ms=seen.cutoff_ms or 0)
+    return removed_files(run.rows("snapshot"), log, _walk(seen), cutoff_ms=seen.cutoff_ms or 0)
 
 
 def _expired_log(seen: SnapshotSummary) -> ExpiredLog:
@@ -201,15 +225,33 @@ def diff_stage(run: StageRun) -> StageResult:
             scratch=scratch,
         )
         written = run.output.write_rows([rows], DIFF_SCHEMA, DIFF_MEASURES, keep=PLANNED)
-    plan = _plan(seen, found, written=written)
+    plan = _plan(seen, found, _aliases(run, seen), written=written)
     records.log_planned(plan, dry_run=True)
     return result(run, written, _diff_summary(written, plan))
 
 
+def _aliases(run: StageRun, seen: SnapshotSummary) -> Aliases:
+    """What the plan has in common with files that the log names outside of the table."""
+    if not seen.outside:
+        return NO_ALIASES
+    with run.output.scratch() as scratch:
+        return aliases(
+            run.spark,
+            run.output.parts(),
+            run.upstream("snapshot").parts(),
+            table=Location.of(seen.table).path,
+            retained=_retained(seen),
+            parallelism=run.parallelism,
+            scratch=scratch,
+        )
+
+
+def _retained(seen: SnapshotSummary) -> Retained:
+    return Retained(seen.cutoff_ms or 0, seen.checkpoint_ms)
+
+
 def _is_missing(mode: str, seen: SnapshotSummary) -> IsMissing:
     """Which active files a plan calls missing, by what its listing looked at."""
-    if mode == "full":
-        return partial(entered, walk=_walk(seen))
     if mode == "lite":
         return nothing_is_missing
     return partial(not_there, table=Location.of(seen.table).path)
@@ -245,7 +287,9 @@ def _refuse_mixed_snapshots(run: StageRun, *made_from: str) -> None:
         )
 
 
-def _plan(seen: SnapshotSummary, found: ListingSummary, *, written: Dataset) -> VacuumPlan:
+def _plan(
+    seen: SnapshotSummary, found: ListingSummary, elsewhere: Aliases, *, written: Dataset
+) -> VacuumPlan:
     directories = written.metrics["kind_directory"]
     return VacuumPlan(
         table=seen.table,
@@ -262,10 +306,13 @@ def _plan(seen: SnapshotSummary, found: ListingSummary, *, written: Dataset) -> 
         bytes=written.metrics["bytes"],
         table_bytes=_table_bytes(seen, found, written.metrics["bytes"]),
         scanned_directories=found.scanned_directories,
-        missing_files=written.metrics["missing_files"],
-        missing_example=written.metrics["missing_example"],
+        missing_files=written.metrics["missing_files"] + elsewhere.missing,
+        missing_example=written.metrics["missing_example"] or elsewhere.missing_example,
         mode=found.mode,
         handled_version=_handled_version(seen, found, written.metrics["held_version"]),
+        commit_mark=seen.commit_mark,
+        aliased_files=elsewhere.same,
+        aliased_example=elsewhere.same_example,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from maint_assets.delta.actions import DomainMetadata, parse_action
+from maint_assets.delta.actions import DomainMetadata, may_hold, parse_action
 from maint_assets.delta.conflicts import ROW_TRACKING_DOMAIN, row_id_mark
 from maint_assets.delta.features import writer_feature_names
 from maint_assets.delta.names import LogFileKind
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 NO_ROW_IDS = -1
 """The mark of a table without any row id."""
 
-_DOMAIN = b'"domainMetadata"'
 _RESTORE = "restore the log from a backup or a replica"
 
 
@@ -106,8 +105,9 @@ def _in_checkpoint(head: TableHead, entry: LogEntry) -> Iterable[DomainMetadata]
 
 
 def _in_json(head: TableHead, entry: LogEntry) -> Iterator[DomainMetadata]:
-    """Only lines that can hold a domain are parsed: a quote in a string is escaped in JSON."""
-    lines = (line for line in read.lines(head.location, entry.path) if _DOMAIN in line)
+    """Only lines that can hold a domain are parsed."""
+    every = read.lines(head.location, entry.path)
+    lines = (line for line in every if may_hold(line, b"domainMetadata"))
     try:
         for line in lines:
             domain = parse_action(line, table=head.table, file=entry.file.name).domainMetadata

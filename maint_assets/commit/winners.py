@@ -17,8 +17,8 @@ from maint_assets.errors import (
     StalePlanError,
     one_line,
 )
+from maint_assets.snapshot.commits import commit_lines
 from maint_assets.snapshot.log import contiguous_after, log_files
-from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -159,7 +159,7 @@ class Winners:
     def _actions(self, entry: LogEntry) -> Iterator[Action]:
         table, name = self.table, entry.file.name
         try:
-            for line in read.lines(self._head.location, entry.path):
+            for line in commit_lines(self._head.location, entry.path):
                 yield parse_action(line, table=table, file=name)
         except FileNotFoundError as error:
             raise LogGapError(table, f"{name} vanished while it was read", _PLAN_AGAIN) from error

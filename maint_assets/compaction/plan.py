@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from maint_assets.delta.features import Operation, refuse_unsupported
-from maint_assets.delta.names import commit_name
-from maint_assets.errors import StalePlanError
+from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
-from maint_assets.snapshot.log import LOG
 from maint_assets.snapshot.newer import refuse_old, refuse_other_table
-from maint_assets.storage import read
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
@@ -86,13 +82,5 @@ def ready_head(plan: CompactionPlan, *, max_age_ms: int, now_ms: int) -> TableHe
     refuse_other_table(newest, table_id=plan.table_id, version=plan.version)
     refuse_unsupported(newest.protocol, Operation.REWRITE, table=plan.table)
     head = table_head(location, version=plan.version)
-    if commit_mark(head) != plan.commit_mark:
-        found = f"version {plan.version} is another one than was planned on"
-        raise StalePlanError(plan.table, found, "plan again")
+    refuse_other_commit(location, plan.version, plan.commit_mark)
     return head
-
-
-def commit_mark(head: TableHead) -> str:
-    """A digest of the commit of a version: a log that was put back may use its number again."""
-    found = read.content(head.location, f"{LOG}/{commit_name(head.version)}")
-    return hashlib.sha256(found).hexdigest()[:32]

@@ -6,6 +6,7 @@ They are made for reading: what the protocol demands of a writer (``dataChange``
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -192,6 +193,8 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True):
 _LINE = msgspec.json.Decoder(Action)
 _STATISTICS = msgspec.json.Decoder(_Statistics)
 _KEYED = msgspec.json.Decoder(dict[str, Any])
+_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ADD = re.compile(rb'\s*\{\s*"add"\s*:\s*\{')
 
 
 def parse_action(line: bytes, *, table: str, file: str) -> Action:
@@ -203,6 +206,27 @@ def parse_action(line: bytes, *, table: str, file: str) -> Action:
             return _without_odd_provenance(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise CorruptLogError(table, f"{file} has an invalid line: {error}", _REMEDY) from error
+
+
+def holds_action(line: bytes) -> bool:
+    """Whether a line holds an action, known or not; True for one that is no JSON object."""
+    try:
+        return any(bytes(value) != b"null" for value in _RAW.decode(line).values())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return True  # whoever parses it says what is wrong with it
+
+
+def may_hold(line: bytes, *names: bytes) -> bool:
+    """Whether a line may hold one of some actions: a look that costs less than parsing it.
+
+    JSON may write any character of a key as an escape.
+    """
+    return b"\\u" in line or any(b'"' + name + b'"' in line for name in names)
+
+
+def is_only_add(line: bytes) -> bool:
+    """Whether a line surely holds an add and nothing else."""
+    return _ADD.match(line) is not None and not may_hold(line, b"remove", b"cdc")
 
 
 def actions(content: bytes, *, table: str, file: str) -> Iterator[Action]:

@@ -132,6 +132,12 @@ def is_temporary(name: str) -> bool:
     return _TEMPORARY.fullmatch(name) is not None
 
 
+def hadoop_checksum(path: str) -> str:
+    """The path at which Hadoop's local file system keeps the checksum of a file."""
+    directory, slash, name = path.rpartition("/")
+    return f"{directory}{slash}.{name}.crc"
+
+
 def checked_name(name: str) -> str | None:
     """The name of the file of which Hadoop keeps a checksum in one of this name, if it does."""
     match = _HADOOP_CHECKSUM.fullmatch(name)

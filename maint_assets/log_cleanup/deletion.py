@@ -185,7 +185,7 @@ class _Task:
             return kept
         if row["kind"] == "hadoop_checksum" and read.exists(self.location, _checked(path)):
             return _STILL_THERE
-        return write.delete_file(
+        return write.delete_log_file(
             self.location, path, size=row["size"], modified_ms=row["modified_ms"]
         )
 

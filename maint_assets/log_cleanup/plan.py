@@ -11,6 +11,7 @@ from maint_assets.delta.features import Operation, feature_names, refuse_unsuppo
 from maint_assets.delta.timestamps import shown_length
 from maint_assets.errors import RetentionError, StalePlanError
 from maint_assets.log_cleanup.commit_times import InCommitTimes
+from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import newest_head
 from maint_assets.snapshot.newer import refuse_old, refuse_other_table
 from maint_assets.storage.location import Location
@@ -113,7 +114,8 @@ class LogCleanupPlan:
     """What the ``expired_logs`` stage planned, as the executing stage needs it; sizes in bytes.
 
     ``anchor_version`` is that of the checkpoint which the log begins with afterwards, None when
-    nothing is planned; it is yet to be written where ``creates_anchor`` says so.
+    nothing is planned; it is yet to be written where ``creates_anchor`` says so. ``commit_mark``
+    tells the commit of the version from another one of the same number.
     """
 
     table: str
@@ -133,6 +135,7 @@ class LogCleanupPlan:
     earliest_version_before: int | None
     earliest_version_after: int | None
     protection_before: int = 0
+    commit_mark: str = ""
 
 
 def retention_ms(
@@ -173,6 +176,7 @@ def ready_head(
     refuse_old(table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
     head = newest_head(Location.of(table))
     refuse_other_table(head, table_id=plan.table_id, version=plan.version)
+    refuse_other_commit(head.location, plan.version, plan.commit_mark)
     refuse_unsupported(head.protocol, Operation.CLEAN_LOG, table=table)
     if not (head.properties.enable_expired_log_cleanup or force):
         raise StalePlanError(table, "its log cleanup was disabled since the plan", "plan again")

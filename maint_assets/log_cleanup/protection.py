@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from maint_assets.delta.actions import parse_action
+from maint_assets.delta.actions import may_hold, parse_action
 from maint_assets.delta.features import Operation, unsupported
 from maint_assets.errors import MaintError, NotADeltaTableError
 from maint_assets.log_cleanup.log_directory import log_entry
@@ -63,7 +63,7 @@ def _protocols(log: LogDirectory, *, last: int) -> Iterator[Protocol]:
         if row["version"] > last or (entry := log_entry(row)) is None:
             continue
         for line in log_lines(log.location, entry):
-            if b'"protocol"' not in line:
+            if not may_hold(line, b"protocol"):
                 continue
             found = parse_action(line, table=log.location.uri, file=entry.file.name).protocol
             if found is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from maint_assets.delta.actions import Metadata, Protocol, Sidecar, parse_action
+from maint_assets.delta.actions import Metadata, Protocol, Sidecar, may_hold, parse_action
 from maint_assets.delta.checksum import VersionChecksum
 from maint_assets.delta.hint import parse_hint
 from maint_assets.delta.names import checksum_name
@@ -215,13 +215,13 @@ def _tail_head(
 ) -> tuple[Protocol | None, Metadata | None]:
     """The newest protocol and metadata of the tail; every commit is looked at until both are known.
 
-    Only lines that can hold one are parsed: a quote inside a string is escaped in JSON.
+    Only lines that can hold one are parsed.
     """
     head = _Head()
     for entry in reversed(list(commits)):
         found = _Head()
         for line in log_lines(location, entry):
-            if b'"protocol"' in line or b'"metaData"' in line:
+            if may_hold(line, b"protocol", b"metaData"):
                 action = parse_action(line, table=location.uri, file=entry.file.name)
                 found.protocol = action.protocol or found.protocol
                 found.metadata = action.metaData or found.metadata

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from maint_assets.delta.actions import parse_action
+from maint_assets.delta.actions import is_only_add, may_hold, parse_action
 from maint_assets.delta.paths import TableRoot
+from maint_assets.snapshot.commits import commit_lines
 from maint_assets.snapshot.log_units import log_errors
 from maint_assets.snapshot.places import placed, vector_path
 from maint_assets.snapshot.schemas import ACTION_ARROW
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 _BATCH_ROWS = 16_384
-_ADD = b'{"add"'
 _PLACED = ("log_key", "path", "inside")
 _READ = pa.schema([field for field in ACTION_ARROW if field.name not in _PLACED])
 
@@ -47,9 +47,11 @@ class JsonRows:
         name = unit.path.rpartition("/")[2]
         told: _Told | None = None
         self._units.append((unit, len(self._rows.read)))
-        lines = read.lines(self._location, unit.path, without=None if unit.adds else _ADD)
+        lines = commit_lines if unit.commit_ms is not None else read.lines
         with log_errors(self._location, unit):
-            for line in lines:
+            for line in lines(self._location, unit.path):
+                if not unit.adds and is_only_add(line):
+                    continue
                 action = parse_action(line, table=self._location.uri, file=name)
                 if told is None and unit.commit_ms is not None:
                     told = _Told.of(self._location, unit, first=action)
@@ -99,7 +101,8 @@ class _Told(NamedTuple):
         info = first.commitInfo
         if info is None:
             name = unit.path.rpartition("/")[2]
-            lines = (line for line in read.lines(location, unit.path) if b'"commitInfo"' in line)
+            every = read.lines(location, unit.path)
+            lines = (line for line in every if may_hold(line, b"commitInfo"))
             found = (parse_action(line, table=location.uri, file=name).commitInfo for line in lines)
             info = next((each for each in found if each is not None), None)
         if info is None:

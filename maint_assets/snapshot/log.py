@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from maint_assets.delta.names import LogFile, LogFileKind
+from maint_assets.delta.names import LogFile, LogFileKind, commit_name
 from maint_assets.delta.timestamps import monotonic
 from maint_assets.errors import LogGapError, NotADeltaTableError
 from maint_assets.storage import read
@@ -62,6 +62,13 @@ class LogSegment:
     history: tuple[LogEntry, ...]
     checksum: LogEntry | None
     commit_ms: dict[int, int]
+
+    @property
+    def checkpoint_ms(self) -> int | None:
+        """The time of the checkpoint: what it says was removed was removed before."""
+        if self.checkpoint is None:
+            return None
+        return max(entry.modified_ms for entry in self.checkpoint.entries)
 
     @property
     def bytes(self) -> int:
@@ -155,6 +162,13 @@ def _commits(entries: Iterable[LogEntry], *, table: str) -> dict[int, LogEntry]:
     for entry in entries:
         if entry.file.kind is not LogFileKind.COMMIT:
             continue
+        if entry.file.name != commit_name(entry.file.version):
+            raise LogGapError(
+                table,
+                f"the name of {entry.file.name} has not the 20 digits of a commit: for some "
+                f"readers it is version {entry.file.version}, for others nothing",
+                "give it the name of a commit, or remove it",
+            )
         if entry.file.version in commits:
             raise LogGapError(
                 table,

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 from maint_assets.delta.actions import parse_action
 from maint_assets.delta.deletion_vectors import file_path
 from maint_assets.delta.features import Operation, refuse_unsupported
-from maint_assets.delta.names import commit_name
-from maint_assets.delta.paths import TableRoot
+from maint_assets.delta.names import LogFile, commit_name
+from maint_assets.delta.paths import TableRoot, is_outside
 from maint_assets.delta.timestamps import shown_length
 from maint_assets.errors import StalePlanError
-from maint_assets.snapshot.log import LOG
-from maint_assets.snapshot.places import names, through_links
+from maint_assets.snapshot.commits import (
+    commit_lines,
+    commit_mark,
+    commit_path,
+    refuse_other_commit,
+)
+from maint_assets.snapshot.log import LOG, LogEntry, contiguous_after
+from maint_assets.snapshot.places import located, names, through_links
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -50,27 +56,73 @@ def refuse_other_table(head: TableHead, *, table_id: str, version: int) -> None:
 class NewerCommits:
     """The paths that commits after a version name, grown by each ``refresh``.
 
-    Raises StalePlanError when the table becomes another one, UnsupportedFeatureError when its
-    protocol becomes one that ``operation`` must not meet.
+    ``paths`` are those inside the table, ``outside`` all others.
+
+    ``mark`` is that of the commit of the version (``commit_mark``). Raises StalePlanError when that
+    is another commit now, or the table becomes another one; UnsupportedFeatureError when its
+    protocol becomes one that ``operation`` must not meet; LogGapError for a log with a hole.
     """
 
     def __init__(
-        self, location: Location, *, table_id: str, version: int, operation: Operation
+        self,
+        location: Location,
+        *,
+        table_id: str,
+        version: int,
+        mark: str,
+        operation: Operation,
     ) -> None:
         self.version = version
         self.paths: set[str] = set()
+        self.outside: set[str] = set()
         self._location, self._table_id, self._operation = location, table_id, operation
         self._root = TableRoot.of(location.path)
+        self._log: tuple[int, ...] | None = None
+        self._marks = {version: mark}
+        self._seen: dict[int, tuple[int, ...] | None] = {}
 
     def refresh(self) -> None:
-        """Takes in every commit that has come since; contiguous versions, so one look a commit."""
-        while read.exists(self._location, f"{LOG}/{commit_name(self.version + 1)}"):
-            name = commit_name(self.version + 1)
-            for line in read.lines(self._location, f"{LOG}/{name}"):
-                action = parse_action(line, table=self._location.uri, file=name)
-                self._refuse_change(action)
-                self.paths.update(self._named(action))
-            self.version += 1
+        """Takes in every commit that has come since, while those before are as they were."""
+        self._refuse_other_commits()
+        log = read.state(self._location, LOG)
+        # The time of a directory is too coarse to tell of two changes in a row.
+        if log == self._log and not read.exists(self._location, commit_path(self.version + 1)):
+            return
+        for version in self._newer():
+            self._take(version)
+        self._log = log
+
+    def _newer(self) -> list[int]:
+        """The versions that came; LogGapError for one that not all readers see."""
+        next_name, usual = commit_name(self.version + 1), len(commit_name(0))
+        found = (
+            LogEntry(file, 0, 0)
+            for name in read.names(self._location, LOG)
+            if name.endswith(".json")
+            and (len(name) != usual or name >= next_name)
+            and (file := LogFile.parse(name)) is not None
+        )
+        newer = contiguous_after(found, self.version, table=self._location.uri)
+        return [entry.file.version for entry in newer]
+
+    def _take(self, version: int) -> None:
+        name, path = commit_name(version), commit_path(version)
+        self._seen[version] = read.state(self._location, path)
+        self._marks = {**self._marks, version: commit_mark(self._location, version)}
+        for line in commit_lines(self._location, path):
+            action = parse_action(line, table=self._location.uri, file=name)
+            self._refuse_change(action)
+            for path in self._named(action):
+                (self.outside if is_outside(path) else self.paths).add(path)
+        self.version = version
+
+    def _refuse_other_commits(self) -> None:
+        """The planned commit and the newest one that is known must be what they were."""
+        for version in {min(self._marks), self.version}:
+            state = read.state(self._location, commit_path(version))
+            if state is None or state != self._seen.get(version):
+                refuse_other_commit(self._location, version, self._marks[version])
+                self._seen[version] = state
 
     def _refuse_change(self, action: Action) -> None:
         table = self._location.uri
@@ -84,6 +136,7 @@ class NewerCommits:
             if file is None:
                 continue
             yield from names(file.path, self._root)
+            yield located(file.path, self._root)
             dv = getattr(file, "deletion_vector", None)
             where = (
                 None if dv is None else file_path(dv.storage_type, dv.path_or_inline_dv, self._root)

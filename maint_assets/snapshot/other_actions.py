@@ -10,6 +10,7 @@ import pyarrow as pa
 from maint_assets.delta.actions import parse_action
 from maint_assets.delta.names import LogFileKind
 from maint_assets.errors import CorruptLogError, LogGapError
+from maint_assets.snapshot.commits import commit_lines
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ RESTORE = "restore it from a backup or a replica"
 
 def log_lines(location: Location, entry: LogEntry) -> Iterator[bytes]:
     """The non-blank lines of a file of the log. Raises LogGapError or CorruptLogError."""
+    lines = commit_lines if entry.file.kind is LogFileKind.COMMIT else read.lines
     try:
-        yield from read.lines(location, entry.path)
+        yield from lines(location, entry.path)
     except FileNotFoundError as error:
         raise LogGapError(
             location.uri, f"{entry.file.name} vanished while it was read", "run again"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from maint_assets.delta.actions import DomainMetadata, Txn, parse_action
+from maint_assets.delta.actions import DomainMetadata, Txn, may_hold, parse_action
 from maint_assets.snapshot.other_actions import converted, log_lines, other_rows
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _of_commits(head: TableHead) -> Iterator[Txn | DomainMetadata]:
     """Those of the commits after the checkpoint, oldest first; only lines that can hold one."""
     for entry in head.segment.commits:
         lines = log_lines(head.location, entry)
-        for line in (line for line in lines if b'"txn"' in line or b'"domainMetadata"' in line):
+        for line in (line for line in lines if may_hold(line, b"txn", b"domainMetadata")):
             action = parse_action(line, table=head.table, file=entry.file.name)
             found = action.txn or action.domainMetadata
             if found is not None:

@@ -96,9 +96,9 @@ def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         .aggregate([("row", "max"), ("told", "max"), ("deletion_ms", "max")])
     )
     newest, by = every.take(grouped["row_max"]), every.take(grouped["told_max"])
-    newest = _with(newest, "deletion_ms", grouped["deletion_ms_max"])
     same = pc.fill_null(pc.equal(by["deletion_ms"], newest["deletion_ms"]), fill_value=False)
     same = pc.or_(same, pc.not_equal(newest["what"], "file"))
+    newest = _with(newest, "deletion_ms", grouped["deletion_ms_max"])
     for name in ("version", "operation", "commit_ms"):
         newest = _with(newest, name, pc.if_else(same, by[name], None))
     yield from newest.combine_chunks().to_batches()

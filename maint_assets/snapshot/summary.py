@@ -31,6 +31,10 @@ SIZE_BUCKETS = (
 )
 
 _LIVE = pc.field("action") == "add"
+_VECTOR = pc.field("dv_path")
+_OUTSIDE = ((pc.field("action") != "commit") & ~pc.field("inside")) | (
+    pc.starts_with(_VECTOR, "/") | pc.match_substring(_VECTOR, "://")
+)
 
 
 def size_counts(prefix: str, where: pc.Expression) -> dict[str, Measure]:
@@ -49,6 +53,7 @@ SNAPSHOT_MEASURES = {
     "live_bytes": Measure("sum", "size", where=_LIVE),
     "tombstones": Measure("count", where=pc.field("action") == "remove"),
     "log_commits": Measure("count", where=pc.field("action") == "commit"),
+    "outside": Measure("count", where=_OUTSIDE),
     **size_counts("", _LIVE),
 }
 
@@ -60,7 +65,9 @@ class SnapshotSummary:
     ``cutoff_ms`` and ``retention_ms`` are those of this run's VACUUM, null when it is refused.
     ``refused`` names per operation why it must not run on the table; ``checksum`` is ``agrees``,
     ``absent`` or what the version checksum tells differently. ``expired_log`` are numbers of the
-    versions that the cutoff has passed, ``properties`` are Delta's own.
+    versions that the cutoff has passed, ``properties`` are Delta's own. ``commit_mark`` tells the
+    commit of the version from another one of the same number, ``checkpoint_ms`` is the time of the
+    checkpoint; ``outside`` are files and deletion vectors that the log names outside of the table.
     """
 
     table: str
@@ -88,6 +95,9 @@ class SnapshotSummary:
     refused: dict[str, list[str]]
     expired_log: dict[str, int | None]
     properties: dict[str, str] | None = None
+    commit_mark: str = ""
+    checkpoint_ms: int | None = None
+    outside: int = 0
 
 
 def snapshot_summary(  # noqa: PLR0913
@@ -99,6 +109,7 @@ def snapshot_summary(  # noqa: PLR0913
     retention_asked: bool,
     refused: Mapping[str, list[str]],
     expired_log: Mapping[str, int | None],
+    mark: str,
 ) -> SnapshotSummary:
     """The summary of a head and the metrics of its rows."""
     checkpoint = head.segment.checkpoint
@@ -132,6 +143,9 @@ def snapshot_summary(  # noqa: PLR0913
             for key, value in head.metadata.configuration.items()
             if value is not None and key.lower().startswith("delta.")
         },
+        commit_mark=mark,
+        checkpoint_ms=head.segment.checkpoint_ms,
+        outside=metrics["outside"],
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import itertools
 import os
+import pathlib
 import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -71,16 +74,22 @@ def content(location: Location, path: str) -> bytes:
         return bytes(obstore.get(location.store(), path).bytes())
 
 
-def lines(location: Location, path: str, *, without: bytes | None = None) -> Iterator[bytes]:
-    """The non-blank lines of a file, but for those with a beginning, in bounded memory."""
+def lines(location: Location, path: str) -> Iterator[bytes]:
+    """The non-blank lines of a file, in bounded memory."""
     rest = b""
     for chunk in _chunks(location, path):
         *whole, rest = (rest + chunk).split(b"\n")
-        if without is not None:
-            whole = [line for line in whole if not line.startswith(without)]
         yield from (line for line in whole if line and not line.isspace())
-    if rest and not rest.isspace() and not (without and rest.startswith(without)):
+    if rest and not rest.isspace():
         yield rest
+
+
+def digest(location: Location, path: str) -> str:
+    """A digest of the bytes of a file, in bounded memory; FileNotFoundError when it is gone."""
+    found = hashlib.sha256()
+    for chunk in _chunks(location, path):
+        found.update(chunk)
+    return found.hexdigest()[:32]
 
 
 def parquet(location: Location, path: str) -> pq.ParquetFile:
@@ -91,6 +100,11 @@ def parquet(location: Location, path: str) -> pq.ParquetFile:
 def exists(location: Location, path: str) -> bool:
     """Whether anything bears that name, a dangling symlink included."""
     return os.path.lexists(f"{location.path}/{path}")
+
+
+def is_file(location: Location, path: str) -> bool:
+    """Whether a reader finds a file at a path, be it through links."""
+    return os.path.isfile(f"{location.path}/{path}")  # noqa: PTH113 - False where denied
 
 
 def directory(
@@ -114,6 +128,33 @@ def count(location: Location, path: str) -> tuple[int, list[str]]:
     return next(entries), names
 
 
+def names(location: Location, path: str) -> list[str]:
+    """The names of all that lies directly in a directory. Raises StorageError."""
+    with _scanned(location, path) as found:
+        return [entry.name for entry in found]
+
+
+def state(location: Location, path: str) -> tuple[int, ...] | None:
+    """What changes whenever somebody writes a file or directory anew; None when it is gone.
+
+    Nobody can set the time at which the file system noted a change.
+    """
+    try:
+        found = os.lstat(f"{location.path}/{path}")
+    except (OSError, ValueError):
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def file_id(path: str) -> str | None:
+    """What two absolute paths of one local file have in common; None where there is no file."""
+    try:
+        found = pathlib.Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    return f"inode {found.st_dev}:{found.st_ino}" if stat.S_ISREG(found.st_mode) else None
+
+
 def is_link(location: Location, path: str) -> bool:
     """Whether a path is a symbolic link: what lies behind it may be anybody's."""
     return os.path.islink(f"{location.path}/{path}")  # noqa: PTH114 - False where denied
@@ -122,13 +163,19 @@ def is_link(location: Location, path: str) -> bool:
 def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
     """Size in bytes and last modification in ms of a file; None when there is none.
 
-    The size of a symbolic link is -1: it is no file of a table.
+    The size of a link, a directory or a special file is -1: it is no file of a table.
     """
     try:
         found = os.lstat(f"{location.path}/{path}")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    size = -1 if stat.S_ISLNK(found.st_mode) else found.st_size
+    except ValueError:  # no file has a NUL in its name
+        return None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # nor one that its file system does not take
+            return None
+        raise
+    size = found.st_size if stat.S_ISREG(found.st_mode) else -1
     return size, found.st_mtime_ns // 1_000_000
 
 

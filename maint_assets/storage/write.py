@@ -40,6 +40,8 @@ class Deletion:
 MAX_CLOCK_SKEW_MS = 5 * 60_000
 
 _DELETED = Deletion("deleted")
+_OF_LOG = Deletion("skipped", "a file of a Delta log")
+_LOG = "_delta_log"
 _COPIED_BYTES = 1024 * 1024
 
 
@@ -83,8 +85,27 @@ def refuse_full(location: Location, size: int) -> None:
 def delete_file(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:
     """The outcome of deleting one file that is as it was; looked at again afterwards.
 
-    A link, or a file of another size or time, is skipped; a directory fails.
+    A file of a Delta log is skipped: only ``delete_log_file`` takes those. So is what is no file,
+    or a file of another size or time.
     """
+    if _is_of_log(path):
+        return _OF_LOG
+    return _deleted(location, path, size=size, modified_ms=modified_ms)
+
+
+def delete_log_file(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:
+    """The same for a file of the log, for the log cleanup alone; any other file is skipped."""
+    if not path.startswith(f"{_LOG}/"):
+        return Deletion("skipped", "not a file of the log")
+    return _deleted(location, path, size=size, modified_ms=modified_ms)
+
+
+def _is_of_log(path: str) -> bool:
+    """Whether a path is a Delta log or below one; some file systems know no case."""
+    return _LOG in path.casefold().split("/")
+
+
+def _deleted(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:
     target = f"{location.path}/{path}"
     try:
         found = read.size_and_mtime(location, path)
@@ -101,7 +122,12 @@ def delete_file(location: Location, path: str, *, size: int, modified_ms: int) -
 
 
 def delete_directory(location: Location, path: str) -> Deletion:
-    """The outcome of deleting one empty directory; one that is not empty is skipped."""
+    """The outcome of deleting one empty directory; one that is not empty is skipped.
+
+    So is a Delta log, and what is no directory.
+    """
+    if _is_of_log(path):
+        return _OF_LOG
     target = f"{location.path}/{path}"
     try:
         pathlib.Path(target).rmdir()
@@ -110,6 +136,8 @@ def delete_directory(location: Location, path: str) -> Deletion:
     except OSError as error:
         if error.errno == errno.ENOTEMPTY:
             return Deletion("skipped", "not empty")
+        if error.errno == errno.ENOTDIR:
+            return Deletion("skipped", "not a directory")
         return Deletion("failed", f"{type(error).__name__}: {error.strerror}")
     return _DELETED
 

@@ -18,8 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from maint_assets.delta.features import Operation, refuse_unsupported
+from maint_assets.delta.names import hadoop_checksum
 from maint_assets.delta.paths import TableRoot, parents, relative_name
 from maint_assets.errors import StalePlanError
+from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, contiguous_after, log_files
 from maint_assets.snapshot.newer import NewerCommits, refuse_old, refuse_other_table
@@ -29,6 +31,7 @@ from maint_assets.storage.ledger import BATCH_PATHS, record
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Part, PartSlice, refuse_changed, slice_batches
 from maint_assets.storage.rows import TASK_ROWS, packed, slices, units
+from maint_assets.vacuum.aliases import outside_mark, planned_marks
 from maint_assets.vacuum.diff import DIFF_SCHEMA
 
 if TYPE_CHECKING:
@@ -90,6 +93,7 @@ def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
     head = table_head(location)
     refuse_other_table(head, table_id=plan.table_id, version=plan.version)
     refuse_unsupported(head.protocol, Operation.VACUUM, table=plan.table)
+    refuse_other_commit(location, plan.version, plan.commit_mark)
     contiguous_after(log_files(location), plan.version, table=plan.table)
     own_ms = head.properties.deleted_file_retention_ms
     if own_ms > max(plan.retention_ms, plan.table_retention_ms):
@@ -202,7 +206,11 @@ class _Task:
         self.location, self.ledger = Location(plan.table, plan.table), ledger
         self.root = TableRoot.of(plan.table)
         self.newer = NewerCommits(
-            self.location, table_id=plan.table_id, version=plan.version, operation=Operation.VACUUM
+            self.location,
+            table_id=plan.table_id,
+            version=plan.version,
+            mark=plan.commit_mark,
+            operation=Operation.VACUUM,
         )
         self.done: dict[tuple[str, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
 
@@ -243,9 +251,22 @@ class _Task:
         within = [path.rpartition("/")[0] for path in every]
         shut = {directory: why for directory in set(within) if (why := closed(directory))}
         found |= {path: shut[at] for path, at in zip(every, within, strict=True) if at in shut}
-        for path in self.newer.paths.intersection(every):
+        for path in self._named_since(every):
             found[path] = "named by a commit newer than the plan"
         return {path: write.Deletion("skipped", why) for path, why in found.items()}
+
+    def _named_since(self, paths: list[str]) -> set[str]:
+        """The paths that commits since the plan name, or of whose files they name another path.
+
+        A checksum is named with the file that it is of.
+        """
+        newer = self.newer
+        beside = {hadoop_checksum(path) for path in newer.paths}
+        found = (newer.paths | beside).intersection(paths)
+        if newer.outside:
+            marks = {outside_mark(path) for path in newer.outside}
+            found |= {p for p in paths if not marks.isdisjoint(planned_marks(self.location, p))}
+        return found
 
     def _delete(self, planned: _Planned) -> write.Deletion:
         """What became of one path: a name that the storage does not take fails alone."""

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
-from maint_assets.delta.names import is_hidden_path
 from maint_assets.delta.paths import parents
 from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.exchange import path_rows
@@ -31,11 +30,10 @@ if TYPE_CHECKING:
 
     from maint_assets.storage.parts import Part, PartSlice
     from maint_assets.storage.rows import Rows
-    from maint_assets.vacuum.walk import Walk
 
 DIFF_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root, decoded"),
-    column("kind", "string", "orphan, removed, dv, cdc, index or directory"),
+    column("kind", "string", "orphan, removed, dv, cdc, index, checksum or directory"),
     column("size", "bigint", "bytes, 0 for directories"),
     column("modified_ms", "bigint", "last modification, ms"),
     column(
@@ -48,7 +46,7 @@ DIFF_SCHEMA = T.StructType([
     column("removed_ms", "bigint", "time of that commit, or of the tombstone, ms", nullable=True),
 ])
 
-KINDS = ("orphan", "removed", "dv", "cdc", "index", "directory")
+KINDS = ("orphan", "removed", "dv", "cdc", "index", "checksum", "directory")
 
 MISSING, HELD = "missing", "held"
 """Kinds of rows that are measured and no part of a plan: active files that are not there, and
@@ -67,7 +65,9 @@ DIFF_MEASURES = {
     **{f"bytes_{name}": Measure("sum", "size", where=pc.field("kind") == name) for name in KINDS},
 }
 
-SAYINGS = ("candidate", "found", "kept", "valid", "active", "removed")
+SAYINGS = ("candidate", "found", "kept", "valid", "active", "removed", "checksum", "named")
+"""What is said of a path. ``checksum`` is said of the file that it is of: what Hadoop keeps beside
+it may go; ``named`` that the log names this checksum itself."""
 
 SAID_SCHEMA = T.StructType([
     column("path", "string"),
@@ -91,6 +91,8 @@ _READ = {
     "valid_files": ["path", "reason"],
     "listing": ["path", "parent", "size", "modified_ms", "is_dir", "hidden"],
 }
+_CHECKSUM = r"^(.*/)?\.([^/]+)\.crc$"
+_HEADER = 8
 _NONE = -1
 _BY_AGE = ("removed_ms", "version")
 _SAID = arrow_schema(SAID_SCHEMA)
@@ -147,17 +149,10 @@ def said(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatc
             if part.source == "snapshot":
                 yield from _removed(batch)
             elif part.source == "valid_files":
-                yield _valid(batch)
+                yield from _valid(batch)
                 yield _kept_above(pc.unique(_parent(batch["path"])), kept)
             else:
                 yield from _listed(batch, cutoff_ms, kept)
-
-
-def entered(paths: pa.Array, *, walk: Walk) -> pa.Array:
-    """Those that a walk would have come by: what it does not show is not there."""
-    columns, iceberg = walk.partition_columns, walk.iceberg
-    hidden = (is_hidden_path(path, columns, iceberg=iceberg) for path in paths.to_pylist())
-    return pa.array([not each for each in hidden], pa.bool_())
 
 
 def nothing_is_missing(paths: pa.Array) -> pa.Array:
@@ -168,18 +163,23 @@ def nothing_is_missing(paths: pa.Array) -> pa.Array:
 def judged(every: Iterable[pa.RecordBatch], *, is_missing: IsMissing) -> Iterator[pa.RecordBatch]:
     """The plan, from all that is said of some paths: DIFF_SCHEMA, and the missing active files.
 
-    A candidate goes that is not valid; a directory goes that nothing beneath keeps.
+    A candidate goes that is not valid; a directory goes that nothing beneath keeps; the checksum of
+    a file goes with it, and where there is none.
     """
     said_of = _Said(pa.Table.from_batches(every, _SAID).combine_chunks())
     rows, found, active = said_of.rows, said_of.each("found"), said_of.each("active")
     candidate = said_of.first("candidate")
     listed = (candidate != _NONE) & ~found
     is_dir = listed & pc.fill_null(rows["is_dir"], fill_value=False).to_numpy()[candidate]
-    goes = listed & ~is_dir & ~active & ~said_of.each("valid")
+    named = active | said_of.each("valid")
+    goes = listed & ~is_dir & ~named
     yield from _files(
         rows.take(candidate[goes]), rows.take(_rows_at(said_of.newest_removal()[goes]))
     )
-    yield from _planned(rows.take(candidate[is_dir & ~said_of.each("kept")]), "directory")
+    checksum, there = said_of.first("checksum"), (candidate != _NONE) | found | named
+    alone = (checksum != _NONE) & (goes | ~there) & ~said_of.each("named")
+    yield from _checksums(rows.take(checksum[alone]))
+    yield from _planned(rows.take(candidate[is_dir & ~named & ~said_of.each("kept")]), "directory")
     held = rows.take(said_of.rows_of("removed", found))
     yield from _planned(held, HELD, version=pc.fill_null(held["version"], 0))
     unlisted = rows.take(said_of.first("active")[active & ~listed & ~found])
@@ -223,9 +223,25 @@ class _Said:
 
 
 def _listed(batch: pa.RecordBatch, cutoff_ms: int, kept: set[str]) -> Iterator[pa.RecordBatch]:
-    """Old visible entries are candidates; all others stay and keep every directory above."""
+    """Old visible entries are candidates; all others stay and keep every directory above.
+
+    The checksum that Hadoop keeps beside a file goes with it, and keeps no directory by itself.
+    What only has the name of one stays.
+    """
+    named = pc.and_not(pc.match_substring_regex(batch["path"], _CHECKSUM), batch["is_dir"])
     old = pc.and_(pc.invert(batch["hidden"]), pc.less(batch["modified_ms"], cutoff_ms))
-    candidates, stays = batch.filter(old), batch.filter(pc.invert(old))
+    old = pc.and_(old, pc.or_(pc.invert(named), _has_size_of_checksum(batch)))
+    beside = pc.and_(old, named)
+    checksums = batch.filter(beside)
+    yield _saying(
+        "checksum",
+        pc.replace_substring_regex(checksums["path"], _CHECKSUM, r"\1\2"),
+        is_dir=checksums["is_dir"],
+        size=checksums["size"],
+        modified_ms=checksums["modified_ms"],
+    )
+    candidates = batch.filter(pc.and_not(old, beside))
+    stays = batch.filter(pc.invert(old))
     yield _saying(
         "candidate",
         candidates["path"],
@@ -238,10 +254,18 @@ def _listed(batch: pa.RecordBatch, cutoff_ms: int, kept: set[str]) -> Iterator[p
     yield _kept_above(pc.unique(stays["parent"]), kept)
 
 
-def _valid(batch: pa.RecordBatch) -> pa.RecordBatch:
-    active = pc.starts_with(batch["reason"], "active")
+def _valid(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    paths, active = batch["path"], pc.starts_with(batch["reason"], "active")
     said = pc.if_else(active, SAYINGS.index("active"), SAYINGS.index("valid"))
-    return _saying(pc.cast(said, pa.int64()), batch["path"])
+    yield _saying(pc.cast(said, pa.int64()), paths)
+    checksums = paths.filter(pc.match_substring_regex(paths, _CHECKSUM))
+    yield _saying("named", pc.replace_substring_regex(checksums, _CHECKSUM, r"\1\2"))
+
+
+def _has_size_of_checksum(batch: pa.RecordBatch) -> pa.Array:
+    """Whether each file has a header of eight bytes, and four bytes for each part of another."""
+    whole = pc.equal(pc.bit_wise_and(batch["size"], 3), 0)
+    return pc.and_(whole, pc.greater_equal(batch["size"], _HEADER))
 
 
 def _removed(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -303,9 +327,19 @@ def _planned(
     yield from pa.Table.from_arrays(columns, schema=_ARROW).to_batches()
 
 
+def _checksums(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Planned checksums, by their own paths: said is the file that each is of."""
+    path = pc.replace_substring_regex(rows["path"], r"^(.*/)?([^/]+)$", r"\1.\2.crc")
+    yield from _planned(_with_paths(rows, path), "checksum")
+
+
 def _rows_at(numbers: Numbers) -> pa.Array:
     """Numbers of rows, null for _NONE."""
     return pa.array(numbers, mask=numbers == _NONE)
+
+
+def _with_paths(rows: pa.Table, paths: pa.ChunkedArray) -> pa.Table:
+    return rows.set_column(rows.schema.get_field_index("path"), _SAID.field("path"), paths)
 
 
 def _parent(paths: pa.Array) -> pa.Array:

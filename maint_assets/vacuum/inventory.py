@@ -6,8 +6,6 @@ nothing outside the root. Whether a row is still true is for the deletion to see
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from maint_assets.delta.paths import TableRoot, is_outside, parents, relative_name
+from maint_assets.delta.paths import TableRoot, is_outside, relative_name
 from maint_assets.errors import InventoryError, one_line
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
+from maint_assets.snapshot.places import through_links
 from maint_assets.snapshot.replay import snapshot
-from maint_assets.storage import read
 from maint_assets.storage.columns import arrow_schema, batch_of
 from maint_assets.storage.location import Location
+from maint_assets.storage.parts import Measure
 from maint_assets.storage.rows import Rows, packed, units
-from maint_assets.vacuum.listing import LISTING_SCHEMA
+from maint_assets.vacuum.listing import LISTING_MEASURES, LISTING_SCHEMA
+from maint_assets.vacuum.walk import Entered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,6 +41,17 @@ NAMES = {
     "modificationTime": ("modificationtime",),
 }
 """The columns of an inventory, and how they may be spelled; Delta's own is ``length``."""
+
+_OUTSIDE = pc.starts_with(pc.field("path"), "/") | pc.match_substring(pc.field("path"), "://")
+
+INSIDE = ~_OUTSIDE
+"""The rows of an inventory that are rows of a listing: all others are only counted."""
+
+INVENTORY_MEASURES = LISTING_MEASURES | {
+    "hidden": Measure("count", where=INSIDE & pc.field("hidden") & ~pc.field("nested_table")),
+    "outside": Measure("count", where=_OUTSIDE),
+    "outside_example": Measure("min", "path", where=_OUTSIDE),
+}
 
 _Entry = tuple[Any, ...]
 _ARROW = arrow_schema(LISTING_SCHEMA)
@@ -85,6 +96,17 @@ def inventory(
             yield from _entries(file.path, place)
 
     return [units(spark, packages, entries, kind=File)]
+
+
+def refuse_elsewhere(source: str, *, table: str, inside: int, outside: int, example: str) -> None:
+    """InventoryError for an inventory that tells of other places than the table."""
+    if outside and not inside:
+        raise InventoryError(
+            table,
+            f"none of the {outside} paths of the inventory {source} lies in the table, "
+            f"{example} among them",
+            "give paths as the table's own location is given, file: URIs, or relative ones",
+        )
 
 
 def _is_path(source: str) -> bool:
@@ -191,24 +213,25 @@ class _Place:
 
     def __init__(self, walk: Walk) -> None:
         self.table = walk.table
-        self._walk, self._root = walk, TableRoot.of(walk.table)
-        self._kind: Callable[[str], str] = lru_cache(maxsize=65_536)(self._directory_kind)
+        self._walk, self._root, self._entered = walk, TableRoot.of(walk.table), Entered(walk)
 
     def rows(self, entry: _Entry) -> Iterator[tuple[Any, ...]]:
-        """The listing's row of an entry, none where a listing would not have come."""
+        """The listing's row of an entry, none where a listing would not have come.
+
+        One outside of the table keeps its whole path: it is counted, and not listed.
+        """
         raw, size, is_dir, modified_ms = entry
         if raw is None or modified_ms is None:
             return
-        path = relative_name(raw, self._root)
-        if not path or is_outside(path) or any(self._kind(each) for each in parents(path)):
+        path = through_links(relative_name(raw, self._root), self._root)
+        if is_outside(path):
+            yield path, "", 0, 0, False, True, False
+        if not path or is_outside(path) or not self._entered.reaches(path):
             return
         directory, _, name = path.rpartition("/")
-        nested = bool(is_dir) and self._kind(path) == "nested"
-        hidden = nested or self._walk.hides_name(name)
-        yield path, directory, 0 if is_dir else size or 0, modified_ms, bool(is_dir), hidden, nested
-
-    def _directory_kind(self, path: str) -> str:
-        """Why a listing would not enter a directory: hidden or nested; empty if it would."""
-        if self._walk.hides_name(path.rpartition("/")[2]):
-            return "hidden"
-        return "nested" if read.exists(self._walk.location, f"{path}/{LOG}") else ""
+        if is_dir:
+            nested = self._entered.is_table(path)
+            hidden = nested or self._walk.hides_directory(name)
+            yield path, directory, 0, modified_ms, True, hidden, nested
+        else:
+            yield path, directory, size or 0, modified_ms, False, self._walk.hides_file(name), False

@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from maint_assets.delta.names import hadoop_checksum
 from maint_assets.errors import LogGapError, LogTooShortError
 from maint_assets.snapshot.places import are_inside
 from maint_assets.storage import read
 from maint_assets.storage.columns import arrow_schema, batch_of
-from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Measure
 from maint_assets.vacuum.listing import LISTING_SCHEMA
+from maint_assets.vacuum.walk import Entered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from maint_assets.storage.rows import Rows
+    from maint_assets.vacuum.walk import Walk
 
 _ARROW = arrow_schema(LISTING_SCHEMA)
 
@@ -58,7 +60,8 @@ class ExpiredLog:
 def expired_measures(cutoff_ms: int, handled: int) -> dict[str, Measure]:
     """What a snapshot's rows tell of the versions that the cutoff has passed."""
     commit, expired = pc.field("action") == "commit", pc.field("commit_ms") <= cutoff_ms
-    held = (pc.field("action") == "remove") & (pc.field("deletion_ms") >= cutoff_ms)
+    young = (pc.field("deletion_ms") >= cutoff_ms) | (pc.field("commit_ms") >= cutoff_ms)
+    held = pc.field("action").isin(["remove", "cdc"]) & young
     return {
         "earliest": Measure("min", "version", where=commit),
         "expired_upper": Measure("max", "version", where=commit & expired),
@@ -90,23 +93,24 @@ def refuse_incomplete(log: ExpiredLog, *, table: str) -> None:
         )
 
 
-def removed_files(snapshot: Rows, log: ExpiredLog, *, table: str, cutoff_ms: int) -> Rows:
+def removed_files(snapshot: Rows, log: ExpiredLog, walk: Walk, *, cutoff_ms: int) -> Rows:
     """The files that are still there of those that the log removed before the cutoff.
 
-    Rows of a listing: LISTING_SCHEMA. One that is younger than the cutoff stays, as in any mode.
+    Rows of a listing: LISTING_SCHEMA, of such files only as a walk would show as candidates. One
+    that is younger than the cutoff stays, as in any mode.
     """
-    location = Location(table, table)
-    return snapshot.then(partial(_removed, location=location, log=log, cutoff_ms=cutoff_ms))
+    return snapshot.then(partial(_removed, log=log, walk=walk, cutoff_ms=cutoff_ms))
 
 
 def _removed(
-    snapshot: Iterable[pa.RecordBatch], *, location: Location, log: ExpiredLog, cutoff_ms: int
+    snapshot: Iterable[pa.RecordBatch], *, log: ExpiredLog, walk: Walk, cutoff_ms: int
 ) -> Iterator[pa.RecordBatch]:
+    entered = Entered(walk)
     for batch in snapshot:
         gone = batch.filter(_is_due(batch, log, cutoff_ms))
         inside = gone.filter(gone["inside"])
-        yield _there(inside["path"], location)
-        yield _there(gone["dv_path"].filter(are_inside(gone["dv_path"])), location)
+        yield _there(inside["path"], entered)
+        yield _there(gone["dv_path"].filter(are_inside(gone["dv_path"])), entered)
 
 
 def _is_due(batch: pa.RecordBatch, log: ExpiredLog, cutoff_ms: int) -> pa.Array:
@@ -119,10 +123,13 @@ def _is_due(batch: pa.RecordBatch, log: ExpiredLog, cutoff_ms: int) -> pa.Array:
     return pc.fill_null(pc.and_(either, pc.and_(expired, fresh)), fill_value=False)
 
 
-def _there(paths: pa.Array, location: Location) -> pa.RecordBatch:
+def _there(paths: pa.Array, entered: Entered) -> pa.RecordBatch:
+    """The files of some paths, each with what Hadoop keeps beside it, as far as they are there."""
+    shown = [path for path in pc.unique(paths).to_pylist() if entered.shows_file(path)]
+    beside = [hadoop_checksum(path) for path in shown]
     rows = [
         (path, path.rpartition("/")[0], *found, False, False, False)
-        for path in pc.unique(paths).to_pylist()
-        if (found := read.size_and_mtime(location, path)) is not None and found[0] >= 0
+        for path in dict.fromkeys((*shown, *beside))
+        if (found := read.size_and_mtime(entered.walk.location, path)) is not None and found[0] >= 0
     ]
     return batch_of(rows, _ARROW)

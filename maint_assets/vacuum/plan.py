@@ -28,6 +28,8 @@ class VacuumPlan:
     """What the ``diff`` stage planned, as the executing stage needs it; sizes in bytes.
 
     ``handled_version`` is the version up to which nothing is left to remove once all of it is done.
+    ``commit_mark`` tells the commit of the version from another one of the same number.
+    ``aliased_files`` are planned ones that the log also names outside of the table.
     """
 
     table: str
@@ -48,6 +50,9 @@ class VacuumPlan:
     missing_example: str | None
     mode: str = "full"
     handled_version: int | None = None
+    commit_mark: str = ""
+    aliased_files: int = 0
+    aliased_example: str | None = None
 
     @property
     def paths(self) -> int:
@@ -103,11 +108,19 @@ def retention_ms(
 
 def refuse_beyond(plan: VacuumPlan, limits: Limits, *, attended: bool) -> None:
     """GuardError when the table is not whole, or an unattended plan exceeds its limits."""
+    if plan.aliased_files:
+        raise GuardError(
+            plan.table,
+            f"{plan.aliased_files} planned files are files that the log names elsewhere, "
+            f"{plan.aliased_example} among them: the table was moved, or is mounted twice",
+            "maintain it where its log says that it lies",
+        )
     if plan.missing_files and not limits.allow_missing_files:
         raise GuardError(
             plan.table,
             f"{plan.missing_files} active files were not found, {plan.missing_example} among them",
-            "look whether the root is right and the table whole, or set allow_missing_files",
+            "look whether the root is right and the table whole, or allow it "
+            "(--allow-missing-files, vacuum.allow_missing_files)",
         )
     if attended:
         return

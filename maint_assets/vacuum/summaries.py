@@ -24,7 +24,8 @@ class ValidFilesSummary:
 class ListingSummary:
     """What was found under the table root; bytes of visible files.
 
-    ``scanned_directories`` counts the root as well, as Delta does.
+    ``scanned_directories`` counts the root as well, as Delta does; ``outside`` are paths of an
+    inventory that are not below it.
     """
 
     snapshot_run: str
@@ -37,6 +38,7 @@ class ListingSummary:
     seconds: float
     files_per_second: float
     mode: str = "full"
+    outside: int = 0
 
     @property
     def scanned_directories(self) -> int:

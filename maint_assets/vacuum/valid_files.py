@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.parts import Measure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from maint_assets.storage.rows import Rows
 
@@ -24,13 +25,17 @@ VALID_FILES_SCHEMA = T.StructType([
     column(
         "reason",
         "string",
-        "active, tombstone, active_dv, tombstone_dv, or spelling: as the log writes the path",
+        "active, tombstone, active_dv, tombstone_dv, change_data, or spelling: as the log writes "
+        "the path",
     ),
     column("size", "bigint", "bytes of a data file, by the log", nullable=True),
     column("deletion_ms", "bigint", "time of the remove of a tombstone, ms", nullable=True),
 ])
 
-REASONS = ("active", "tombstone", "active_dv", "tombstone_dv", "spelling")
+REASONS = ("active", "tombstone", "active_dv", "tombstone_dv", "change_data", "spelling")
+
+LEAST_MS = 100_000_000_000
+"""A time below (of 1973) is none in ms: writers leave it out, or give it in seconds."""
 
 VALID_FILES_MEASURES = {
     "bytes": Measure("sum", "size"),
@@ -38,41 +43,70 @@ VALID_FILES_MEASURES = {
 }
 
 _ARROW = arrow_schema(VALID_FILES_SCHEMA)
+_FILE_REASONS = {"add": "active", "remove": "tombstone", "cdc": "change_data"}
+_VECTOR_REASONS = {"add": "active_dv", "remove": "tombstone_dv"}
+_SPELLED = dict.fromkeys(_FILE_REASONS, "spelling")
 
 
-def valid_files(snapshot: Rows, *, table: str, cutoff_ms: int) -> Rows:
-    """Paths inside the table that a live file or a tombstone not older than the cutoff names.
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What is retained: all that was removed or made not before ``cutoff_ms``.
 
-    A tombstone exactly at ``cutoff_ms`` stays; one without a time counts as 0. Deletion vectors
-    of every storage type count with their file. One path may have several reasons.
+    ``checkpoint_ms`` is when the checkpoint was made, None without one: where it alone tells of a
+    remove, and not when that was, it was then at the latest.
     """
-    return snapshot.then(partial(named, root=TableRoot.of(table), cutoff_ms=cutoff_ms))
+
+    cutoff_ms: int
+    checkpoint_ms: int | None = None
+
+
+def valid_files(snapshot: Rows, *, table: str, retained: Retained) -> Rows:
+    """Paths inside the table that a live file, a retained tombstone or change data names.
+
+    A tombstone is as young as its own time or its commit's says, whichever is later; one exactly
+    at the cutoff stays. Deletion vectors of every storage type count with their file. Change data
+    is retained with its commit. One path may have several reasons.
+    """
+    return snapshot.then(partial(named, root=TableRoot.of(table), retained=retained))
 
 
 def named(
-    snapshot: Iterable[pa.RecordBatch], *, root: TableRoot, cutoff_ms: int
+    snapshot: Iterable[pa.RecordBatch], *, root: TableRoot, retained: Retained
 ) -> Iterator[pa.RecordBatch]:
     """The valid files of some rows of a snapshot: VALID_FILES_SCHEMA."""
     for batch in snapshot:
-        kept = batch.filter(protects(batch, cutoff_ms))
+        kept = batch.filter(protects(batch, retained))
         inside = kept.filter(kept["inside"])
-        yield _rows(inside, inside["path"], ("active", "tombstone"))
+        yield _rows(inside, inside["path"], _FILE_REASONS)
         vectors = kept.filter(are_inside(kept["dv_path"]))
-        yield _rows(vectors, vectors["dv_path"], ("active_dv", "tombstone_dv"))
+        yield _rows(vectors, vectors["dv_path"], _VECTOR_REASONS)
         yield from _spelled_otherwise(kept, root)
 
 
-def protects(snapshot: pa.RecordBatch, cutoff_ms: int) -> pa.Array:
-    """Whether each row keeps its files: live, or removed not before the cutoff."""
-    action = snapshot["action"]
-    recent = pc.fill_null(pc.greater_equal(snapshot["deletion_ms"], cutoff_ms), fill_value=False)
-    return pc.or_(pc.equal(action, "add"), pc.and_(pc.equal(action, "remove"), recent))
+def protects(snapshot: pa.RecordBatch, retained: Retained) -> pa.Array:
+    """Whether each row keeps its files: live, or removed or made not before the cutoff."""
+    action, removed_ms = snapshot["action"], snapshot["deletion_ms"]
+    by_commit = _from(snapshot["commit_ms"], retained.cutoff_ms)
+    young = pc.or_(by_commit, _from(removed_ms, retained.cutoff_ms))
+    if (retained.checkpoint_ms or 0) >= retained.cutoff_ms:
+        told = pc.greater_equal(pc.fill_null(removed_ms, 0), LEAST_MS)
+        nobody = pc.and_(pc.is_null(snapshot["commit_ms"]), pc.invert(told))
+        young = pc.or_(young, nobody)
+    removed = pc.and_(pc.equal(action, "remove"), young)
+    made = pc.and_(pc.equal(action, "cdc"), by_commit)
+    return pc.or_(pc.equal(action, "add"), pc.or_(removed, made))
 
 
-def _rows(kept: pa.RecordBatch, paths: pa.Array, reasons: tuple[str, str]) -> pa.RecordBatch:
-    """Paths of rows of the snapshot, with the reasons of a live file and of a tombstone."""
-    reason = pc.if_else(pc.equal(kept["action"], "add"), *reasons)
-    size = pa.nulls(len(kept), pa.int64()) if reasons[0].endswith("_dv") else kept["size"]
+def _from(times_ms: pa.Array, cutoff_ms: int) -> pa.Array:
+    """Whether each time is not before the cutoff; not where there is none."""
+    return pc.fill_null(pc.greater_equal(times_ms, cutoff_ms), fill_value=False)
+
+
+def _rows(kept: pa.RecordBatch, paths: pa.Array, reasons: Mapping[str, str]) -> pa.RecordBatch:
+    """Paths of rows of the snapshot, each with the reason by its action."""
+    actions = pa.array(list(reasons))
+    reason = pa.array(list(reasons.values())).take(pc.index_in(kept["action"], actions))
+    size = pa.nulls(len(kept), pa.int64()) if reasons is _VECTOR_REASONS else kept["size"]
     arrays = [paths, reason, size, kept["deletion_ms"]]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
@@ -90,4 +124,4 @@ def _spelled_otherwise(kept: pa.RecordBatch, root: TableRoot) -> Iterator[pa.Rec
     if found:
         rows, paths = zip(*found, strict=True)
         spelled = pa.array(paths, pa.string())
-        yield _rows(escaped.take(pa.array(rows)), spelled, ("spelling", "spelling"))
+        yield _rows(escaped.take(pa.array(rows)), spelled, _SPELLED)

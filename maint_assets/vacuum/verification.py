@@ -52,9 +52,9 @@ def missing_files(valid_files: Rows, *, table: str) -> DataFrame:
 
 
 def not_there(paths: pa.Array, *, table: str) -> pa.Array:
-    """Which paths are not on the storage."""
+    """Which paths are no files on the storage; links are followed, as readers do."""
     location = Location(table, table)
-    return pa.array([not read.exists(location, path) for path in paths.to_pylist()], pa.bool_())
+    return pa.array([not read.is_file(location, path) for path in paths.to_pylist()], pa.bool_())
 
 
 def _missing(rows: Iterable[pa.RecordBatch], table: str) -> Iterator[pa.RecordBatch]:

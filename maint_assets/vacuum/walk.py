@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
-from maint_assets.delta.names import is_hidden
+from maint_assets.delta.names import checked_name, is_hidden
+from maint_assets.delta.paths import parents
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
 
@@ -21,15 +24,52 @@ class Walk(msgspec.Struct, frozen=True):
         """The root of the walk."""
         return Location(self.table, self.table)
 
-    def hides_name(self, name: str) -> bool:
-        """Whether a file or directory of this name is never a candidate (vacuum.md 6)."""
+    def hides_directory(self, name: str) -> bool:
+        """Whether a directory of this name is never a candidate, nor entered (vacuum.md 6)."""
         return is_hidden(name, self.partition_columns, iceberg=self.iceberg)
+
+    def hides_file(self, name: str) -> bool:
+        """Whether a file of this name is never a candidate.
+
+        What Hadoop keeps beside a file is as visible as that file.
+        """
+        return self.hides_directory(name) and (
+            (checked := checked_name(name)) is None or self.hides_directory(checked)
+        )
 
     def enters(self, directory: str, name: str) -> bool:
         """Whether a walk goes into a directory: visible, a name in UTF-8, no table of its own."""
-        visible = not self.hides_name(name) and read.is_utf8(name)
+        visible = not self.hides_directory(name) and read.is_utf8(name)
         return visible and not self.is_table(f"{directory}{name}")
 
     def is_table(self, directory: str) -> bool:
         """Whether a directory below the root holds a Delta log of its own."""
         return read.exists(self.location, f"{directory}/_delta_log")
+
+
+class Entered:
+    """The directories that a walk would enter, for paths that somebody else names.
+
+    What is known of a directory is kept.
+    """
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk = walk
+        self._closed = lru_cache(maxsize=65_536)(self._is_closed)
+
+    def reaches(self, path: str) -> bool:
+        """Whether a walk would come by a path below the root: it enters all directories above."""
+        return not any(self._closed(directory) for directory in parents(path))
+
+    def shows_file(self, path: str) -> bool:
+        """Whether it would show a file of that path as a candidate."""
+        return not self.walk.hides_file(path.rpartition("/")[2]) and self.reaches(path)
+
+    def is_table(self, directory: str) -> bool:
+        """Whether a directory that it would come by is another table."""
+        return self._closed(directory) and self.walk.is_table(directory)
+
+    def _is_closed(self, directory: str) -> bool:
+        above, _, name = directory.rpartition("/")
+        is_entered = self.walk.enters(f"{above}/" if above else "", name)
+        return not is_entered or read.is_link(self.walk.location, directory)

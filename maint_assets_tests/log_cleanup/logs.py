@@ -12,6 +12,7 @@ import pyarrow as pa
 from maint_assets.delta.features import feature_names
 from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
 from maint_assets.log_cleanup.plan import DAY_MS, LogCleanupPlan, Terms, terms
+from maint_assets.snapshot.commits import commit_mark
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder
@@ -85,6 +86,7 @@ def plan_of(path: Path, files: int, *, anchor: int) -> LogCleanupPlan:
         cutoff_ms=0, retention_ms=0, table_retention_ms=0, planned_ms=NOW_MS, digest="",
         files=files, bytes=0, anchor_version=anchor, creates_anchor=False, stop_reason=None,
         earliest_version_before=0, earliest_version_after=anchor,
+        commit_mark=commit_mark(head.location, head.version),
     )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.store import Progress
 from maint_assets.errors import (
     DeletionFailedError,
     GuardError,
@@ -24,6 +23,7 @@ from maint_assets.log_cleanup.deletion import cleaned
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
+from maint_assets.vacuum.handled import Handled, Mark
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import change_plan, planned_rows, set_clock
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
@@ -71,8 +71,9 @@ def test_our_own_vacuum_in_mode_lite_that_lags_behind_is_told(
 ):
     daily_log(tmp_path, checkpoints=(5, 10))
     chain = cleaning_of(tmp_path)
-    table_id = chain.plan_cleanup().planned.plan.table_id
-    chain.launcher.store.write_progress("t", Progress(table_id, handled))
+    plan = chain.plan_cleanup().planned.plan
+    known = Handled(plan.table_id, handled, [Mark(plan.version, plan.commit_mark)])
+    chain.launcher.store.write_handled("t", known)
 
     notes = chain.plan_cleanup().planned.notes
 

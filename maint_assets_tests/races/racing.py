@@ -29,11 +29,12 @@ from maint_assets.commit.checkpoint import write_checkpoint
 from maint_assets.compaction.bins import BINS_MEASURES, COMPACTION_ARROW, PLANNED
 from maint_assets.compaction.execution import Terms, rewritten_batch
 from maint_assets.compaction.packages import commit_batches, packages
-from maint_assets.compaction.plan import CompactionPlan, Selection, commit_mark, ready_head
+from maint_assets.compaction.plan import CompactionPlan, Selection, ready_head
 from maint_assets.compaction.planning import planned_bins
 from maint_assets.compaction.rewriting import rewriting
 from maint_assets.delta.names import commit_name
 from maint_assets.errors import ConflictError
+from maint_assets.snapshot.commits import commit_mark
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Part, Target
@@ -223,7 +224,7 @@ class Racing:
             scratch=self._scratch(),
         )
         written = rows.write(Target(self._scratch(), COMPACTION_ARROW, BINS_MEASURES, PLANNED))
-        mark = commit_mark(head)
+        mark = commit_mark(head.location, head.version)
         plan = CompactionPlan(
             table=head.table,
             table_id=head.metadata.id,

@@ -104,7 +104,7 @@ REFUSED: dict[str, tuple[Damage, type[MaintError], str]] = {
     ),
     "no protocol": (
         lambda t: (gone(t, checkpoint(2), checkpoint(4)), cut(t, commit(0), 0)),
-        CorruptLogError, "protocol",
+        CorruptLogError, "without any action",
     ),
     "empty log": (
         lambda t: [p.unlink() for p in t.log.iterdir()],

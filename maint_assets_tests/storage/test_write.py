@@ -11,6 +11,7 @@ from maint_assets.storage.write import (
     Deletion,
     delete_directory,
     delete_file,
+    delete_log_file,
     put_file,
     put_if_absent,
 )
@@ -35,15 +36,35 @@ def test_outcome_of_each_deletion_is_told(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "full")
 
     assert delete(location, "missing").outcome == "missing"
-    assert delete(location, "full").outcome == "failed"
+    os.mkfifo(tmp_path / "fifo")
+
+    assert delete(location, "full").error == "changed since it was planned"
+    assert delete(location, "fifo").error == "changed since it was planned"
     assert delete(location, "link").error == "changed since it was planned"
     assert delete(location, "full/file", size=2).error == "changed since it was planned"
     assert delete(location, "full/file", modified_ms=3).error == "changed since it was planned"
     assert delete_directory(location, "full").error == "not empty"
-    assert delete_directory(location, "link").outcome == "failed"
+    assert delete_directory(location, "link").error == "not a directory"
     assert delete_directory(location, "empty").outcome == "deleted"
     assert delete(location, "full/file").outcome == "deleted"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["full", "link"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["fifo", "full", "link"]
+
+
+@pytest.mark.parametrize("path", ["_delta_log/0.json", "d/_Delta_Log/_last_checkpoint"])
+def test_files_of_a_log_are_deleted_by_the_door_of_the_log_cleanup_alone(
+    tmp_path: Path, path: str
+) -> None:
+    location = Location.of(str(tmp_path))
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x")
+    told = {"size": 1, "modified_ms": file.stat().st_mtime_ns // 1_000_000}
+
+    assert delete_file(location, path, **told) == Deletion("skipped", "a file of a Delta log")
+    assert delete_directory(location, str(Path(path).parent)).outcome == "skipped"
+    of_log = delete_log_file(location, path, **told).outcome
+    assert of_log == ("deleted" if path.startswith("_delta_log/") else "skipped")
+    assert delete_log_file(location, "data", **told).outcome == "skipped"
 
 
 def delete(location: Location, path: str, **otherwise: int) -> Deletion:

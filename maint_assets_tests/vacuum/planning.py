@@ -19,15 +19,17 @@ from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Part, Target
 from maint_assets.storage.rows import Rows, part_rows
-from maint_assets.vacuum.diff import DIFF_SCHEMA, KINDS, MISSING, Sources, diff, entered
+from maint_assets.vacuum.diff import DIFF_SCHEMA, KINDS, MISSING, Sources, diff
 from maint_assets.vacuum.listing import LISTING_SCHEMA, small_listing
-from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA, valid_files
+from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA, Retained, valid_files
+from maint_assets.vacuum.verification import not_there
 from maint_assets.vacuum.walk import Walk
+from maint_assets_tests.chain import without_checksums
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What may go, and the active files that were not found."""
+    """What may go, without checksums of planned files, and the active files that were not found."""
 
     files: set[str]
     directories: set[str]
@@ -52,7 +54,7 @@ def planned(spark: SparkSession, path: Path, *, cutoff_ms: int | None = None) ->
     missing = [row["path"] for row in rows if row["kind"] == MISSING]
     rows = [row for row in rows if row["kind"] in KINDS]
     return Planned(
-        files={row["path"] for row in rows if row["kind"] != "directory"},
+        files=without_checksums({row["path"] for row in rows if row["kind"] != "directory"}),
         directories={row["path"] for row in rows if row["kind"] == "directory"},
         missing=set(missing),
         kinds={row["path"]: row["kind"] for row in rows},
@@ -70,7 +72,8 @@ def _rows(
         made / "snapshot",
     )
     of_state = part_rows(spark, state, parallelism=1)
-    valid = [valid_files(of_state, table=head.location.path, cutoff_ms=cutoff_ms)]
+    retained = Retained(cutoff_ms, head.segment.checkpoint_ms)
+    valid = [valid_files(of_state, table=head.location.path, retained=retained)]
     found = [small_listing(spark, walk)]
     sources = Sources(
         snapshot=state,
@@ -81,7 +84,7 @@ def _rows(
         spark,
         sources,
         cutoff_ms=cutoff_ms,
-        is_missing=partial(entered, walk=walk),
+        is_missing=partial(not_there, table=walk.table),
         parallelism=1,
         scratch=str(made / "scratch"),
     )

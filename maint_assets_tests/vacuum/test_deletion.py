@@ -1,7 +1,6 @@
 """The deletion of a plan: only what was planned, only while it holds, each outcome told."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import change_plan, files, planned_rows, set_clock
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.vacuum.conftest import ChainOf
+from maint_assets_tests.vacuum.test_faults import read_only
 
 ICT = {"delta.enableInCommitTimestamps": "true"}
 pytestmark = pytest.mark.slow
@@ -117,34 +117,25 @@ def test_a_plan_that_cannot_be_read_is_not_executed(tmp_path: Path, chain_of: Ch
 def test_failed_deletion_is_told_and_the_next_run_finishes(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:
-    table = story(tmp_path)
-    (tmp_path / "probe/inside").mkdir(parents=True)
-    size = (tmp_path / "probe").stat().st_size
-    (tmp_path / "probe/inside").rmdir()
-    (tmp_path / "probe").rmdir()
-    table.stray("stuck", content=b"x" * size).age("stuck", 9)
+    story(tmp_path).stray("stuck/s").age("stuck/*", 9).age("stuck", 9)
     chain = chain_of(tmp_path)
     report = chain.plan()
-    mtime_ns = (tmp_path / "stuck").stat().st_mtime_ns
-    (tmp_path / "stuck").unlink()
-    (tmp_path / "stuck/inside").mkdir(parents=True)
-    os.utime(tmp_path / "stuck", ns=(mtime_ns, mtime_ns))
 
-    done = chain.execute(report)
+    with read_only(tmp_path / "stuck"):
+        done = chain.execute(report)
 
     assert isinstance(done.error, DeletionFailedError)
     assert done.error.exit_code == 1
-    assert "1 of 7" in str(done.error)
-    assert done.done and (done.done.failed, done.done.files) == (1, 5)
+    assert "2 of 8" in str(done.error)
+    assert done.done and (done.done.failed, done.done.files) == (2, 5)
     assert infos(tmp_path)[-1]["operationParameters"] == {"status": "FAILED"}
-    table.age("stuck/inside", 9).age("stuck", 9)
     again = chain.vacuum()
     assert again.error is None
     assert not (tmp_path / "stuck").exists()
     assert infos(tmp_path)[-1]["operationParameters"] == {"status": "COMPLETED"}
 
 
-def test_a_path_that_the_storage_refuses_fails_alone_and_all_others_are_recorded(
+def test_a_directory_that_became_a_file_is_skipped_and_all_others_are_recorded(
     tmp_path: Path, chain_of: ChainOf
 ) -> None:
     story(tmp_path)
@@ -158,7 +149,7 @@ def test_a_path_that_the_storage_refuses_fails_alone_and_all_others_are_recorded
     done = chain.execute(report)
 
     outcomes = {path: outcome for path, (outcome, _) in chain.ledger(done).items()}
-    assert outcomes.pop("d") == "failed"
+    assert outcomes.pop("d") == "skipped"
     assert outcomes == dict.fromkeys("xyz", "deleted") | dict.fromkeys(("d/s1", "d/s2"), "missing")
 
 

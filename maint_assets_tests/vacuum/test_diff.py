@@ -9,32 +9,37 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maint_assets.delta.names import hadoop_checksum
 from maint_assets.delta.paths import parents
 from maint_assets.snapshot.schemas import SNAPSHOT_ARROW
 from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.parts import PartSlice, Target
-from maint_assets.vacuum.diff import HELD, MISSING, SAID_SCHEMA, entered, judged, said
+from maint_assets.vacuum.diff import HELD, MISSING, SAID_SCHEMA, judged, said
 from maint_assets.vacuum.listing import LISTING_SCHEMA
 from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
-from maint_assets.vacuum.walk import Walk
 
 Sources = dict[str, tuple[pa.Schema, list[dict[str, Any]]]]
 
 CUTOFF_MS = 100
-WALK = Walk(table="/t", partition_columns=["_p"], iceberg=False)
 
 DIRECTORIES = ("a", "a/b", "a/b/c", "d", "_p=1")
 FILES = ("x", "y", *(f"{directory}/{name}" for directory in DIRECTORIES for name in "xy"))
 
 ages = st.sampled_from([CUTOFF_MS - 1, CUTOFF_MS, CUTOFF_MS + 1])
 entries = st.fixed_dictionaries({}, optional={p: st.tuples(ages, st.booleans()) for p in FILES})
+checksums = st.fixed_dictionaries(
+    {}, optional={p: st.tuples(ages, st.sampled_from([8, 12, 9])) for p in FILES}
+)
 directories = st.fixed_dictionaries({}, optional=dict.fromkeys(DIRECTORIES, ages))
 valid = st.dictionaries(st.sampled_from(FILES), st.sampled_from(["active", "tombstone"]))
 removed = st.dictionaries(st.sampled_from(FILES), st.sampled_from([None, 3, 7]))
 
 
-def listed(files: dict[str, tuple[int, bool]], found: dict[str, int]) -> list[dict[str, Any]]:
+def listed(
+    files: dict[str, tuple[int, bool]], beside: dict[str, tuple[int, int]], found: dict[str, int]
+) -> list[dict[str, Any]]:
     rows = [(path, 5, ms, False, hidden) for path, (ms, hidden) in files.items()]
+    rows += [(hadoop_checksum(p), size, ms, False, False) for p, (ms, size) in beside.items()]
     rows += [(path, 0, ms, True, False) for path, ms in found.items()]
     return [
         {
@@ -75,7 +80,7 @@ def plan(sources: Sources, buckets: int) -> set[tuple[Any, ...]]:
         for number in range(buckets)
         for batch in judged(
             every.filter(pa.array([each == number for each in bucket], pa.bool_())).to_batches(),
-            is_missing=lambda paths: entered(paths, walk=WALK),
+            is_missing=lambda paths: pa.repeat(pa.scalar(value=True), len(paths)),
         )
         for row in batch.to_pylist()
     }
@@ -83,6 +88,7 @@ def plan(sources: Sources, buckets: int) -> set[tuple[Any, ...]]:
 
 def model(
     files: dict[str, tuple[int, bool]],
+    beside: dict[str, tuple[int, int]],
     found: dict[str, int],
     kept: dict[str, str],
     versions: dict[str, int | None],
@@ -91,7 +97,10 @@ def model(
     stays = {path for path, (ms, hidden) in files.items() if hidden or ms >= CUTOFF_MS}
     fresh = {path for path, ms in found.items() if ms >= CUTOFF_MS}
     goes = set(files) - stays - set(kept)
-    needed = fresh | {above for path in (*stays, *kept, *fresh) for above in parents(path)}
+    sums = {path for path, (ms, size) in beside.items() if ms < CUTOFF_MS and size != 9}
+    keeping = (*stays, *kept, *fresh, *(set(beside) - sums))
+    needed = fresh | {above for path in keeping for above in parents(path)}
+    unneeded = {path for path in sums if path in goes or path not in {*files, *kept}}
     gone = {
         (path, "removed", versions[path] or 1) if path in versions else (path, "orphan", None)
         for path in goes
@@ -108,13 +117,22 @@ def model(
         for version in (1, newest)
         if path in stays
     }
-    return gone | emptied | missing | held
+    summed = {(hadoop_checksum(path), "checksum", None) for path in unneeded}
+    return gone | emptied | missing | held | summed
 
 
 @settings(max_examples=150, deadline=None)
-@given(files=entries, found=directories, kept=valid, versions=removed, buckets=st.integers(1, 4))
+@given(
+    files=entries,
+    beside=checksums,
+    found=directories,
+    kept=valid,
+    versions=removed,
+    buckets=st.integers(1, 4),
+)
 def test_diff_is_what_a_plain_model_says(
     files: dict[str, tuple[int, bool]],
+    beside: dict[str, tuple[int, int]],
     found: dict[str, int],
     kept: dict[str, str],
     versions: dict[str, int | None],
@@ -124,7 +142,7 @@ def test_diff_is_what_a_plain_model_says(
     sources = {
         "snapshot": (SNAPSHOT_ARROW, tombstones(versions)),
         "valid_files": (arrow_schema(VALID_FILES_SCHEMA), reasons),
-        "listing": (arrow_schema(LISTING_SCHEMA), listed(files, found)),
+        "listing": (arrow_schema(LISTING_SCHEMA), listed(files, beside, found)),
     }
 
-    assert plan(sources, buckets) == model(files, found, kept, versions)
+    assert plan(sources, buckets) == model(files, beside, found, kept, versions)

@@ -1,5 +1,6 @@
 """VACUUM USING INVENTORY: the same plan from another's account of what is there."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,69 @@ def test_a_symbolic_link_is_never_deleted(
     chain_of(table.path, mode="inventory", inventory=source).vacuum()
 
     assert (table.path / "link").is_symlink()
+
+
+def test_an_inventory_through_a_link_to_the_table_is_the_full_plan(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = story(tmp_path)
+    (tmp_path / "way").symlink_to(tmp_path)
+    way = tmp_path / "way"
+    rows = found(table)
+    for row in rows:
+        row["path"] = str(way / Path(row["path"]).relative_to(tmp_path))
+    source = as_parquet(spark, rows, tmp_path / "inventory")
+
+    ours = chain_of(table.path, mode="inventory", inventory=source).plan()
+
+    assert files(ours) == files(chain_of(table.path).plan()) != set()
+
+
+def test_an_inventory_of_another_place_is_refused_by_an_example(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = story(tmp_path)
+    rows = [row | {"path": f"hdfs://name:8020{row['path']}"} for row in found(table)]
+    source = as_parquet(spark, rows, tmp_path / "inventory")
+
+    with pytest.raises(
+        InventoryError, match=r"none of the \d+ paths .* lies in the table, hdfs://"
+    ):
+        chain_of(table.path, mode="inventory", inventory=source).plan()
+
+
+def test_paths_outside_of_the_table_are_counted_and_left_alone(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = story(tmp_path)
+    (tmp_path / "outside").write_bytes(b"x")
+    outside = found(table)[1] | {"path": str(tmp_path / "outside"), "modificationTime": 1}
+    source = as_parquet(spark, [*found(table), outside], tmp_path / "inventory")
+    chain = chain_of(table.path, mode="inventory", inventory=source)
+
+    done = chain.vacuum()
+
+    listed = Path(done.diff.location.path).parents[1] / "listing"
+    [summary] = listed.glob("*/summary.json")
+    assert json.loads(summary.read_text())["outside"] == 1
+    assert done.error is None
+    assert (tmp_path / "outside").exists()
+
+
+def test_a_live_file_that_is_told_to_be_a_directory_is_no_part_of_a_plan(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = story(tmp_path)
+    rows = [row | {"isDir": True, "size": 0} for row in found(table)]
+    source = as_parquet(spark, rows, tmp_path / "inventory")
+    chain = chain_of(table.path, mode="inventory", inventory=source)
+
+    done = chain.vacuum()
+
+    assert done.error is None
+    assert "_p=a b%25/a" not in chain.ledger(done)
+    assert (table.path / "_p=a b%25/a").exists()
+    assert (table.path / "stray").exists()
 
 
 def test_a_path_told_twice_goes_only_if_it_is_old_both_times(

@@ -1,0 +1,137 @@
+"""Files of a table that are reached by another way than the walk below its root."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from maint_assets.errors import GuardError
+from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.chain import files
+from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.vacuum.conftest import ChainOf
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+ALLOWED = {"allow_missing_files": True}
+
+
+def absolute(table: TableBuilder, path: str, *names: str) -> TableBuilder:
+    """A live file below the root that the log names by absolute paths only; old."""
+    (table.path / path).write_bytes(b"x")
+    add = {"partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
+    return table.commit([{"add": add | {"path": name}} for name in names]).age("**/*", 9)
+
+
+def story(path: Path) -> TableBuilder:
+    return TableBuilder(path).at(days_ago=9).create().add("a", "gone").remove("gone")
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """The directory of the table ``t``, mounted a second time."""
+    if os.geteuid():
+        pytest.skip("only root mounts a directory")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "m").mkdir()
+    subprocess.run(["mount", "--bind", tmp_path / "t", tmp_path / "m"], check=True)
+    yield tmp_path / "m"
+    subprocess.run(["umount", tmp_path / "m"], check=True)
+
+
+def test_a_live_file_that_is_named_by_another_mount_is_refused(
+    tmp_path: Path, mounted: Path, chain_of: ChainOf
+) -> None:
+    absolute(story(tmp_path / "t"), "b", f"file:{mounted}/b")
+    chain = chain_of(tmp_path / "t", **ALLOWED)
+
+    report = chain.plan()
+    assert files(report) == {"b", "gone"}
+    with pytest.raises(GuardError, match="1 planned files are files that the log names elsewhere"):
+        chain.execute(report)
+
+    assert (tmp_path / "t/b").exists()
+
+
+def test_a_file_that_a_newer_commit_names_by_another_mount_stays(
+    tmp_path: Path, mounted: Path, chain_of: ChainOf
+) -> None:
+    table = story(tmp_path / "t").age("**/*", 9)
+    chain = chain_of(table.path)
+    report = chain.plan()
+    table.commit([{"add": table.live["a"] | {"path": f"{mounted}/gone"}}])
+
+    done = chain.execute(report)
+
+    assert chain.ledger(done)["gone"] == ("skipped", "named by a commit newer than the plan")
+
+
+@pytest.mark.parametrize(
+    "name", ["/b.parquet", "file:/elsewhere/t/b.parquet", "s3://l/t/b.parquet"]
+)
+def test_a_live_file_of_a_table_that_was_moved_is_refused(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, name: str
+) -> None:
+    """Also where missing files are allowed: its name is that of a planned one."""
+    absolute(story(tmp_path), "b.parquet", name)
+
+    with pytest.raises(GuardError, match=r"names elsewhere, b\.parquet among them"):
+        chain_of(tmp_path, **ALLOWED).vacuum()
+
+    assert (tmp_path / "b.parquet").exists()
+    if name.startswith("/"):
+        assert "b.parquet" in delta_spark.planned_files(spark, tmp_path, retention_hours=0)
+
+
+def test_a_live_file_elsewhere_that_is_gone_is_refused_unless_allowed(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    absolute(story(tmp_path / "t"), "other", "/no/such/file", f"file:{tmp_path}/there")
+    (tmp_path / "there").write_bytes(b"x")
+
+    with pytest.raises(GuardError, match="1 active files were not found, /no/such/file among them"):
+        chain_of(tmp_path / "t").vacuum()
+
+    assert files(chain_of(tmp_path / "t", **ALLOWED).vacuum()) == {"gone", "other"}
+
+
+def test_a_partition_that_is_a_link_is_no_missing_file(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = TableBuilder(tmp_path / "t").at(days_ago=9).create(partition_columns=["p"])
+    table.add("a", partition={"p": "1"}).add("b", "c", partition={"p": "2"}).remove("c")
+    (table.path / "p=1").rename(tmp_path / "p1")
+    (table.path / "p=1").symlink_to(tmp_path / "p1")
+    table.stray("p=1/stray").age("**/*", 9)
+
+    assert files(chain_of(table.path).vacuum()) == {"p=2/c"}
+    assert len(delta_spark.rows(spark, table.path)) == 4
+
+
+def test_a_log_in_a_live_partition_closes_it_and_nothing_is_missing(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = TableBuilder(tmp_path).at(days_ago=9).create(partition_columns=["p"])
+    table.add("a", "d", partition={"p": "1"}).add("b", "c", partition={"p": "2"})
+    table.remove("c").remove("d").stray("p=1/_delta_log/x").age("**/*", 9)
+
+    assert files(chain_of(tmp_path).vacuum()) == {"p=2/c"}
+
+
+def test_the_source_of_a_clone_below_the_clone_is_left_alone(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    source = TableBuilder(tmp_path / "inner").at(days_ago=9).create().add("a", "x").remove("x")
+    clone = TableBuilder(tmp_path).at(days_ago=9).create().add("own", "gone").remove("gone")
+    clone.commit([{"add": source.live["a"] | {"path": f"file:{source.path}/a"}}]).age("**/*", 9)
+    rows = delta_spark.rows(spark, tmp_path)
+
+    done = chain_of(tmp_path).vacuum()
+
+    assert done.error is None
+    assert files(done) == {"gone"}
+    assert delta_spark.rows(spark, tmp_path) == rows
+    assert (source.path / "x").exists()
