@@ -418,7 +418,7 @@ def test_a_log_that_was_put_back_is_not_the_one_of_the_plan(
     table.commit([other], version=6)
     on_disk = files(tmp_path)
 
-    with pytest.raises(StalePlanError, match="another one"):
+    with pytest.raises(StalePlanError, match="is not the commit that was planned on"):
         executed(chain, report)
 
     assert files(tmp_path) == on_disk

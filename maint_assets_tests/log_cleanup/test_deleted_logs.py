@@ -96,6 +96,23 @@ def test_a_plan_whose_rows_were_changed_is_not_executed(tmp_path: Path, cleaning
     assert len(chain.ledger(chain.clean())) == planned.num_rows
 
 
+def test_a_log_that_was_put_back_since_the_plan_is_left_alone(
+    tmp_path: Path, cleaning_of: CleaningOf
+):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    chain = cleaning_of(tmp_path)
+    report = chain.plan_cleanup()
+    version = report.planned.plan.version
+    (builder.log / f"{version:020}.json").unlink()
+    builder.commit([], version=version)
+    before = _names(builder)
+
+    with pytest.raises(StalePlanError, match="is not the commit that was planned on"):
+        chain.clean(report)
+
+    assert _names(builder) == before
+
+
 def test_the_report_has_the_numbers(tmp_path: Path, cleaning_of: CleaningOf):
     daily_log(tmp_path, checkpoints=(5, 10))
 

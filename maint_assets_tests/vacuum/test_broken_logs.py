@@ -129,6 +129,7 @@ def test_a_file_removed_a_minute_ago_stays_whatever_its_tombstone_says(
     assert files(chain_of(tmp_path, mode="lite", **RETAINED).plan()) == set()
     if stamp == "absent":
         assert delta_spark.planned_files(spark, tmp_path) == {"a"}
+        assert delta_rs.planned_files(tmp_path) == {"a"}
 
 
 def test_an_older_removal_of_the_same_file_does_not_date_the_newest_one(
@@ -156,6 +157,7 @@ def test_change_data_stays_as_long_as_its_commit_is_retained(
 
     assert files(chain_of(tmp_path, **RETAINED).plan()) == {"_change_data/stray"}
     assert cdc in delta_spark.planned_files(spark, tmp_path)
+    assert cdc in delta_rs.planned_files(tmp_path)
     assert cdc in files(chain_of(tmp_path, retention="1 day", allow_short_retention=True).plan())
 
 

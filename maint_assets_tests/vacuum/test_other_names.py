@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from maint_assets.errors import GuardError
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import files
-from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.oracles import delta_rs, delta_spark
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -84,6 +84,7 @@ def test_a_live_file_of_a_table_that_was_moved_is_refused(
     assert (tmp_path / "b.parquet").exists()
     if name.startswith("/"):
         assert "b.parquet" in delta_spark.planned_files(spark, tmp_path, retention_hours=0)
+        assert "b.parquet" in delta_rs.planned_files(tmp_path, retention_hours=0)
 
 
 def test_a_live_file_elsewhere_that_is_gone_is_refused_unless_allowed(
