@@ -225,14 +225,15 @@ def diff_stage(run: StageRun) -> StageResult:
             scratch=scratch,
         )
         written = run.output.write_rows([rows], DIFF_SCHEMA, DIFF_MEASURES, keep=PLANNED)
-    plan = _plan(seen, found, _aliases(run, seen), written=written)
+    elsewhere = _aliases(run, seen, linked=written.metrics["linked_files"])
+    plan = _plan(seen, found, elsewhere, written=written)
     records.log_planned(plan, dry_run=True)
     return result(run, written, _diff_summary(written, plan))
 
 
-def _aliases(run: StageRun, seen: SnapshotSummary) -> Aliases:
-    """What the plan has in common with files that the log names outside of the table."""
-    if not seen.outside:
+def _aliases(run: StageRun, seen: SnapshotSummary, *, linked: int) -> Aliases:
+    """What the plan has in common with files outside of the table, and with those behind links."""
+    if not seen.outside and not linked:
         return NO_ALIASES
     with run.output.scratch() as scratch:
         return aliases(

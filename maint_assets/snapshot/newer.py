@@ -18,7 +18,7 @@ from maint_assets.snapshot.commits import (
     refuse_other_commit,
 )
 from maint_assets.snapshot.log import LOG, LogEntry, contiguous_after
-from maint_assets.snapshot.places import located, names, through_links
+from maint_assets.snapshot.places import behind_links, located, names, through_links
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -142,4 +142,6 @@ class NewerCommits:
                 None if dv is None else file_path(dv.storage_type, dv.path_or_inline_dv, self._root)
             )
             if where is not None:
-                yield through_links(where, self._root)
+                led = through_links(where, self._root)
+                yield led
+                yield behind_links(led, self._root) or led

@@ -52,13 +52,37 @@ def names(raw: str, root: TableRoot) -> tuple[str, ...]:
     found = [located(raw, root), *spellings(raw, root)]
     if "%" in raw and is_outside(raw):
         found.append(through_links(raw, root))
-    return tuple(path for path in dict.fromkeys(found) if path and not is_outside(path))
+    inside = [path for path in found if path and not is_outside(path)]
+    led = (behind_links(path, root) for path in inside)
+    return tuple(dict.fromkeys((*inside, *(path for path in led if path is not None))))
+
+
+def behind_links(path: str, root: TableRoot) -> str | None:
+    """Where a path inside the table lies that leads through a link to another place inside."""
+    directory, _, name = path.rpartition("/")
+    led = led_directory(directory, root) if directory and root.is_local else None
+    return None if led is None else f"{led}/{name}".lstrip("/")
+
+
+@lru_cache(maxsize=65_536)
+def led_directory(directory: str, root: TableRoot) -> str | None:
+    """The directory inside the table to which links lead from another one; None without such."""
+    spelled = f"{root.path}/{directory}"
+    found = os.path.realpath(spelled)
+    if found == spelled or not f"{found}/".startswith(f"{root.path}/"):
+        return None
+    return found[len(root.path) + 1 :]
 
 
 def are_inside(paths: pa.Array) -> pa.Array:
     """``not is_outside`` of each path; False for null."""
     outside = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
     return pc.fill_null(pc.invert(outside), fill_value=False)
+
+
+def directories_of(paths: pa.Array) -> pa.Array:
+    """The directory of each path, empty for one directly in the root."""
+    return pc.replace_substring_regex(paths, r"(^|/)[^/]*$", "")
 
 
 def through_links(path: str, root: TableRoot) -> str:

@@ -80,7 +80,7 @@ def aliases(  # noqa: PLR0913
     parallelism: int,
     scratch: str,
 ) -> Aliases:
-    """What planned files and retained files outside of the table have in common."""
+    """What planned files have in common with retained files elsewhere, or behind links."""
     parts = [*slices(plan, "diff"), *slices(snapshot, "snapshot")]
     mark = partial(_marks, location=Location(table, table), retained=retained)
     rows = path_rows(spark, parts, mark, parallelism=parallelism, scratch=scratch)
@@ -114,7 +114,9 @@ def _marks(
     for part in some:
         for batch in slice_batches(part, _READ[part.source]):
             found = (
-                _planned(batch, location) if part.source == "diff" else _outside(batch, retained)
+                _planned(batch, location)
+                if part.source == "diff"
+                else _retained(batch.filter(protects(batch, retained)), location)
             )
             yield batch_of(found, _MARKS_ARROW)
 
@@ -125,8 +127,11 @@ def _planned(batch: pa.RecordBatch, location: Location) -> Iterator[Mark]:
         yield from ((mark, path, True, False) for mark in planned_marks(location, path))
 
 
-def _outside(batch: pa.RecordBatch, retained: Retained) -> Iterator[Mark]:
-    kept = batch.filter(protects(batch, retained))
+def _retained(kept: pa.RecordBatch, location: Location) -> Iterator[Mark]:
+    """The marks of retained files outside, and of links inside."""
+    for path in kept["path"].filter(kept["inside"]).to_pylist():
+        if read.is_link(location, path):
+            yield outside_mark(f"{location.path}/{path}"), path, False, False
     outside = kept.filter(pc.invert(kept["inside"]))
     vectors = kept.filter(
         pc.and_(pc.is_valid(kept["dv_path"]), pc.invert(are_inside(kept["dv_path"])))

@@ -18,10 +18,12 @@ import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from maint_assets.delta.paths import parents
+from maint_assets.snapshot.places import directories_of
 from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.exchange import path_rows
 from maint_assets.storage.parts import Measure, slice_batches
 from maint_assets.storage.rows import slices
+from maint_assets.vacuum.listing import LINK_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,9 +50,9 @@ DIFF_SCHEMA = T.StructType([
 
 KINDS = ("orphan", "removed", "dv", "cdc", "index", "checksum", "directory")
 
-MISSING, HELD = "missing", "held"
-"""Kinds of rows that are measured and no part of a plan: active files that are not there, and
-removed files that are there and stay, mostly for their age."""
+MISSING, HELD, LINKED = "missing", "held", "linked"
+"""Kinds of rows that are measured and no part of a plan: active files that are not there, removed
+files that are there and stay, mostly for their age, and valid files that are links."""
 
 PLANNED = pc.field("kind").isin(KINDS)
 
@@ -60,14 +62,17 @@ DIFF_MEASURES = {
     "time_travel_ends_before": Measure("max", "removed_in_version", where=PLANNED),
     "missing_files": Measure("count", where=pc.field("kind") == MISSING),
     "missing_example": Measure("min", "path", where=pc.field("kind") == MISSING),
+    "linked_files": Measure("count", where=pc.field("kind") == LINKED),
     "held_version": Measure("min", "removed_in_version", where=pc.field("kind") == HELD),
     **{f"kind_{name}": Measure("count", where=pc.field("kind") == name) for name in KINDS},
     **{f"bytes_{name}": Measure("sum", "size", where=pc.field("kind") == name) for name in KINDS},
 }
 
-SAYINGS = ("candidate", "found", "kept", "valid", "active", "removed", "checksum", "named")
+SAYINGS = (
+    "candidate", "found", "kept", "valid", "active", "removed", "checksum", "named", "link"
+)  # fmt: skip
 """What is said of a path. ``checksum`` is said of the file that it is of: what Hadoop keeps beside
-it may go; ``named`` that the log names this checksum itself."""
+it may go; ``named`` that the log names this checksum itself; ``link`` that it is a link."""
 
 SAID_SCHEMA = T.StructType([
     column("path", "string"),
@@ -129,7 +134,8 @@ def diff(
 
     Last modified before the cutoff: a file exactly at it stays. Rows of other kinds than KINDS
     are no part of the plan: MISSING are the active files that are not listed, and of those
-    ``is_missing``; HELD are removed files that were found and stay.
+    ``is_missing``; HELD are removed files that were found and stay, LINKED are valid ones that are
+    links.
     """
     read = [
         *slices(sources.snapshot, "snapshot"),
@@ -150,7 +156,7 @@ def said(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatc
                 yield from _removed(batch)
             elif part.source == "valid_files":
                 yield from _valid(batch)
-                yield _kept_above(pc.unique(_parent(batch["path"])), kept)
+                yield _kept_above(pc.unique(directories_of(batch["path"])), kept)
             else:
                 yield from _listed(batch, cutoff_ms, kept)
 
@@ -182,6 +188,7 @@ def judged(every: Iterable[pa.RecordBatch], *, is_missing: IsMissing) -> Iterato
     yield from _planned(rows.take(candidate[is_dir & ~named & ~said_of.each("kept")]), "directory")
     held = rows.take(said_of.rows_of("removed", found))
     yield from _planned(held, HELD, version=pc.fill_null(held["version"], 0))
+    yield from _planned(rows.take(said_of.first("link")[named & said_of.each("link")]), LINKED)
     unlisted = rows.take(said_of.first("active")[active & ~listed & ~found])
     yield from _planned(unlisted.filter(is_missing(_array(unlisted["path"]))), MISSING)
 
@@ -250,6 +257,7 @@ def _listed(batch: pa.RecordBatch, cutoff_ms: int, kept: set[str]) -> Iterator[p
         modified_ms=candidates["modified_ms"],
     )
     yield _saying("found", stays["path"])
+    yield _saying("link", stays["path"].filter(pc.equal(stays["size"], LINK_SIZE)))
     yield _saying("kept", stays["path"].filter(stays["is_dir"]))
     yield _kept_above(pc.unique(stays["parent"]), kept)
 
@@ -340,11 +348,6 @@ def _rows_at(numbers: Numbers) -> pa.Array:
 
 def _with_paths(rows: pa.Table, paths: pa.ChunkedArray) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index("path"), _SAID.field("path"), paths)
-
-
-def _parent(paths: pa.Array) -> pa.Array:
-    """The directory of each path, empty for one directly in the root."""
-    return pc.replace_substring_regex(paths, r"(^|/)[^/]*$", "")
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

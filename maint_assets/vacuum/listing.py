@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LISTING_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root, decoded"),
     column("parent", "string", "directory of the path, empty for the root"),
-    column("size", "bigint", "bytes, 0 for directories"),
+    column("size", "bigint", "bytes, 0 for directories, -1 for links"),
     column("modified_ms", "bigint", "last modification, ms"),
     column("is_dir", "boolean"),
     column("hidden", "boolean", "never a candidate and never entered"),
@@ -59,6 +59,9 @@ SMALL_ENTRIES = 200_000
 
 SLICE_ENTRIES = 25_000
 """More entries than this are listed by several tasks."""
+
+LINK_SIZE = -1
+"""The size of a symbolic link, which is no file of its own."""
 
 _BATCH_ROWS = 8_192
 _DIRECTORIES = T.StructType([column("directory", "string"), column("entries", "bigint")])
@@ -239,6 +242,7 @@ def _rows(walk: Walk, held: list[tuple[str, read.Entries]]) -> pa.RecordBatch:
     closed = pc.or_(pc.invert(plain), hidden)
     nested = _of_some(walk.is_table, path, pc.and_(is_dir, pc.invert(closed)))
     size = pc.if_else(is_dir, 0, pa.array(sizes, pa.int64()))
+    size = pc.if_else(pc.equal(kind, stat.S_IFLNK), LINK_SIZE, size)
     parent = pc.utf8_rtrim(within, characters="/")
     times = pa.array(modified_ms, pa.int64())
     arrays = [path, parent, size, times, is_dir, pc.or_(closed, nested), nested]

@@ -11,7 +11,13 @@ import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from maint_assets.delta.paths import TableRoot
-from maint_assets.snapshot.places import are_inside, names
+from maint_assets.snapshot.places import (
+    are_inside,
+    behind_links,
+    directories_of,
+    led_directory,
+    names,
+)
 from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.parts import Measure
 
@@ -25,14 +31,14 @@ VALID_FILES_SCHEMA = T.StructType([
     column(
         "reason",
         "string",
-        "active, tombstone, active_dv, tombstone_dv, change_data, or spelling: as the log writes "
-        "the path",
+        "active, tombstone, active_dv, tombstone_dv, change_data; spelling: as the log writes the "
+        "path; linked: where a link in the path leads",
     ),
     column("size", "bigint", "bytes of a data file, by the log", nullable=True),
     column("deletion_ms", "bigint", "time of the remove of a tombstone, ms", nullable=True),
 ])
 
-REASONS = ("active", "tombstone", "active_dv", "tombstone_dv", "change_data", "spelling")
+REASONS = ("active", "tombstone", "active_dv", "tombstone_dv", "change_data", "spelling", "linked")
 
 LEAST_MS = 100_000_000_000
 """A time below (of 1973) is none in ms: writers leave it out, or give it in seconds."""
@@ -46,6 +52,7 @@ _ARROW = arrow_schema(VALID_FILES_SCHEMA)
 _FILE_REASONS = {"add": "active", "remove": "tombstone", "cdc": "change_data"}
 _VECTOR_REASONS = {"add": "active_dv", "remove": "tombstone_dv"}
 _SPELLED = dict.fromkeys(_FILE_REASONS, "spelling")
+_LINKED = dict.fromkeys(_FILE_REASONS, "linked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,8 @@ def named(
         vectors = kept.filter(are_inside(kept["dv_path"]))
         yield _rows(vectors, vectors["dv_path"], _VECTOR_REASONS)
         yield from _spelled_otherwise(kept, root)
+        yield from _behind_links(inside, "path", root)
+        yield from _behind_links(vectors, "dv_path", root)
 
 
 def protects(snapshot: pa.RecordBatch, retained: Retained) -> pa.Array:
@@ -125,3 +134,19 @@ def _spelled_otherwise(kept: pa.RecordBatch, root: TableRoot) -> Iterator[pa.Rec
         rows, paths = zip(*found, strict=True)
         spelled = pa.array(paths, pa.string())
         yield _rows(escaped.take(pa.array(rows)), spelled, _SPELLED)
+
+
+def _behind_links(kept: pa.RecordBatch, name: str, root: TableRoot) -> Iterator[pa.RecordBatch]:
+    """The same files where a walk finds them, of directories that links lead to."""
+    if not root.is_local:
+        return
+    within = directories_of(kept[name])
+    linked = [
+        directory
+        for directory in pc.unique(within).to_pylist()
+        if directory and led_directory(directory, root) is not None
+    ]
+    if linked:
+        rows = kept.filter(pc.is_in(within, pa.array(linked)))
+        led = [behind_links(path, root) for path in rows[name].to_pylist()]
+        yield _rows(rows, pa.array(led, pa.string()), _LINKED)

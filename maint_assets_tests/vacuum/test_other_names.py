@@ -84,7 +84,7 @@ def test_a_live_file_of_a_table_that_was_moved_is_refused(
     assert (tmp_path / "b.parquet").exists()
     if name.startswith("/"):
         assert "b.parquet" in delta_spark.planned_files(spark, tmp_path, retention_hours=0)
-        assert "b.parquet" in delta_rs.planned_files(tmp_path, retention_hours=0)
+        assert "b.parquet" not in delta_rs.planned_files(tmp_path, retention_hours=0)
 
 
 def test_a_live_file_elsewhere_that_is_gone_is_refused_unless_allowed(
@@ -136,3 +136,52 @@ def test_the_source_of_a_clone_below_the_clone_is_left_alone(
     assert files(done) == {"gone"}
     assert delta_spark.rows(spark, tmp_path) == rows
     assert (source.path / "x").exists()
+
+
+@pytest.mark.parametrize("mode", ["full", "lite"])
+def test_live_and_retained_files_of_a_partition_that_is_a_link_into_the_table_stay(
+    tmp_path: Path, chain_of: ChainOf, mode: str
+) -> None:
+    """The walk finds them where they lie, by paths that the log does not name."""
+    table = TableBuilder(tmp_path).at(days_ago=9).create(partition_columns=["p"])
+    table.add("a", "old", "lately", partition={"p": "1"}).remove("old").at(days_ago=1)
+    table.remove("lately")
+    (tmp_path / "p=1").rename(tmp_path / "real")
+    (tmp_path / "p=1").symlink_to("real")
+    other = {"path": "real/a", "deletionTimestamp": 1, "dataChange": True}
+    table.commit([{"remove": other}], version=4).age("**/*", 9).age(f"_delta_log/{3:020}.json", 1)
+
+    done = chain_of(tmp_path, retention="2 days", allow_short_retention=True, mode=mode).vacuum()
+
+    assert done.error is None
+    assert files(done) == ({"real/old"} if mode == "full" else set())
+    assert {path.name for path in (tmp_path / "real").iterdir()} >= {"a", "lately"}
+
+
+def test_a_live_file_that_is_a_link_into_the_table_refuses_a_plan_with_what_it_leads_to(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = story(tmp_path).stray("d/it").age("**/*", 9)
+    (tmp_path / "a").rename(tmp_path / "d/it")
+    (tmp_path / "a").symlink_to("d/it")
+    table.age("**/*", 9)
+
+    with pytest.raises(GuardError, match="names elsewhere, d/it among them"):
+        chain_of(tmp_path).vacuum()
+
+    assert (tmp_path / "d/it").exists()
+
+
+def test_a_newer_commit_that_names_a_file_through_a_link_keeps_it(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = story(tmp_path).stray("real/x").age("**/*", 9).age("real", 9)
+    (tmp_path / "l").symlink_to("real")
+    chain = chain_of(tmp_path)
+    report = chain.plan()
+    assert "real/x" in files(report)
+    table.commit([{"add": table.live["a"] | {"path": "l/x"}}])
+
+    done = chain.execute(report)
+
+    assert chain.ledger(done)["real/x"] == ("skipped", "named by a commit newer than the plan")
