@@ -28,7 +28,7 @@ from maint_assets.delta.names import (
 from maint_assets.errors import CorruptLogError, LogGapError, StalePlanError
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS, log_directory
-from maint_assets.log_cleanup.sidecars import named_sidecars, referenced_sidecars
+from maint_assets.log_cleanup.sidecars import referenced_sidecars, sidecar_paths
 from maint_assets.log_cleanup.soundness import soundness
 from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
 from maint_assets.storage import read, write
@@ -236,7 +236,7 @@ def _anchor_files(log: LogDirectory, plan: LogCleanupPlan) -> dict[str, tuple[in
         if found is None and log.has_commits(anchor, newest):
             rows = log.commits.slice(int((log.commit_versions < anchor).sum()), 1).to_pylist()
             paths = [entry.path for entry in checkpoint.entries] + [row["path"] for row in rows]
-            paths += named_sidecars(log.location, checkpoint.entries)
+            paths += sidecar_paths(log.location, checkpoint.entries)
             return {path: read.size_and_mtime(log.location, path) for path in paths}
         wrong = found or "a commit after it is missing"
     found = f"the log cannot begin with checkpoint {anchor}: {wrong}"
