@@ -9,11 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from pyspark.sql import SparkSession
 
 from maint_assets.errors import StalePlanError
 from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.log_cleanup.log_directory import log_directory
+from maint_assets.log_cleanup.soundness import Soundness, soundness
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TABLE_ID, TableBuilder
 from maint_assets_tests.log_cleanup.logs import (
@@ -266,3 +271,28 @@ def test_a_deletion_that_was_broken_off_goes_on_without_the_commits(tmp_path: Pa
 
     assert done.outcomes["commit"] == {"missing": 8, "deleted": 2}
     assert done.earliest_version == 10
+
+
+@pytest.mark.parametrize("by_spark", [False, True])
+def test_checkpoints_by_delta_rs_are_what_the_commits_make(
+    spark: SparkSession, tmp_path: Path, by_spark: bool
+):
+    odd = ["a b/é%=", "ü%20x", None, "x:y?#", "plain"]
+    rows = pa.table({"id": range(10), "p": pa.array([*odd, *odd], pa.string())})
+    if by_spark:
+        pairs = [(row["id"], row["p"]) for row in rows.to_pylist()]
+        found = spark.createDataFrame(pairs, "id BIGINT, p STRING")
+        found.write.format("delta").partitionBy("p").save(str(tmp_path))
+    else:
+        write_deltalake(tmp_path, rows, partition_by=["p"])
+    terms = CommitProperties(app_transactions=[Transaction("app", 3)])
+    DeltaTable(tmp_path).create_checkpoint()
+    for _ in range(2):
+        DeltaTable(tmp_path).delete("p = 'a b/é%='")
+        write_deltalake(tmp_path, rows, mode="append", commit_properties=terms)
+        DeltaTable(tmp_path).create_checkpoint()
+
+    log = log_directory(Location.of(str(tmp_path)))
+
+    assert [each.version for each in log.checkpoints] == [4, 2, 0]
+    assert {soundness(log, each) for each in log.checkpoints} == {Soundness()}
