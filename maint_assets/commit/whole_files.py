@@ -31,11 +31,7 @@ def put_file_if_absent(
         check(copy)
         if not target.exists():
             forget_sum(target)
-        try:
-            os.link(copy, target)
-        except FileExistsError:
-            return False
-    return True
+        return _linked(copy, target)
 
 
 def replace(location: Location, path: str, body: bytes) -> None:
@@ -46,6 +42,34 @@ def replace(location: Location, path: str, body: bytes) -> None:
         _synced(copy)
         forget_sum(target)
         copy.replace(target)
+
+
+def _linked(copy: Path, target: Path) -> bool:
+    """Whether a name is that of the copy now; False when it is that of another file.
+
+    A network file system that lost its first answer finds our own link, so that is looked for.
+    """
+    try:
+        os.link(copy, target)
+    except OSError as error:
+        found = _file_id(target)
+        if found == _file_id(copy):
+            return True
+        if not isinstance(error, FileExistsError):
+            raise
+        if found is None:
+            raise FileNotFoundError(f"{target} is said to be there, but is not there") from error
+        return False
+    return True
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
+    """By what a file is known under all its names; None without one."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextmanager

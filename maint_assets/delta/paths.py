@@ -24,7 +24,10 @@ _URI = re.compile(
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
-_ALIASES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "gcs": "gs"}
+_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+_AZURE = {"abfs", "abfss", "wasb", "wasbs", "az", "azure", "adl"}
+_AZURE_HOST = re.compile(r"[^.@]+(\.z[0-9]+)?\.(blob|dfs)\..+", re.IGNORECASE)
+_REPLICA = "-secondary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +120,24 @@ def canonical_key(raw: str) -> str:
     return _ESCAPE.sub(lambda match: match[0].upper(), raw) if "%" in raw else raw
 
 
+class _Store(NamedTuple):
+    """A storage however it is spelled; ``account`` is empty where only the settings know it."""
+
+    kind: str
+    container: str
+    account: str = ""
+
+    def is_same(self, other: _Store) -> bool:
+        """Whether both may be one: an account that is not told may be any."""
+        accounts = {self.account, other.account}
+        return self[:2] == other[:2] and ("" in accounts or len(accounts) == 1)
+
+
 class _Place(NamedTuple):
-    """An absolute path: lower-case scheme, authority (empty for local files), normalised path."""
+    """An absolute path: lower-case scheme, authority (empty for local files), normalised path.
+
+    A web address in Azure, which has the container in its path, is told as ``abfss`` is.
+    """
 
     scheme: str
     authority: str
@@ -127,14 +146,22 @@ class _Place(NamedTuple):
     @classmethod
     def of(cls, scheme: str, authority: str | None, path: str) -> Self:
         known = "" if (authority or "").lower() == "localhost" else authority or ""
-        return cls(scheme.lower(), known, _normalised(path))
+        scheme, path = scheme.lower(), _normalised(path)
+        if scheme in {"http", "https"} and _AZURE_HOST.fullmatch(known):
+            container, _, path = path[1:].partition("/")
+            scheme, known, path = "abfss", f"{container}@{known}", f"/{path}"
+        return cls(scheme, known, path)
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.path}"
 
-    def store(self) -> tuple[str, str]:
-        """The key under which two spellings of one storage are equal."""
-        return _ALIASES.get(self.scheme, self.scheme), self.authority.lower()
+    def store(self) -> _Store:
+        """What the path is in; of an Azure host only the account counts, which is its own."""
+        authority = self.authority.lower()
+        if self.scheme not in _AZURE:
+            return _Store(_ALIASES.get(self.scheme, self.scheme), authority)
+        container, _, host = authority.partition("@")
+        return _Store("azure", container, host.partition(".")[0].removesuffix(_REPLICA))
 
 
 @lru_cache(maxsize=64)
@@ -159,7 +186,7 @@ def _located(path: str, root: TableRoot) -> str:
 def _within(place: _Place, root: TableRoot) -> str:
     """The path relative to the root, or the whole URI when it is elsewhere."""
     base = _place(root.uri)
-    inside = _below(place.path, base.path) if place.store() == base.store() else None
+    inside = _below(place.path, base.path) if base.store().is_same(place.store()) else None
     return str(place) if inside is None else inside
 
 

@@ -1,17 +1,26 @@
-"""Whether a checkpoint can be what a log begins with: read, counted, compared (logs.md 14.5)."""
+"""What a checkpoint holds that can be what a log begins with: read and counted (logs.md 14.5)."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maint_assets.delta.actions import CheckpointMetadata, Metadata, Protocol, parse_action
+from maint_assets.delta.actions import (
+    CheckpointMetadata,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Txn,
+    parse_action,
+)
 from maint_assets.delta.names import LogFileKind
-from maint_assets.errors import CorruptLogError, LogGapError, one_line
+from maint_assets.errors import CorruptLogError, one_line
+from maint_assets.log_cleanup.content import NOTHING, Content, live_files, other_action
 from maint_assets.snapshot.head import sidecar_file, version_checksum
 from maint_assets.snapshot.other_actions import RESTORE, converted, log_lines, other_rows
 from maint_assets.storage import read
@@ -19,31 +28,54 @@ from maint_assets.storage import read
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from maint_assets.log_cleanup.content import Hashes
     from maint_assets.snapshot.log import Checkpoint, LogEntry
     from maint_assets.storage.location import Location
 
-_KINDS = {"protocol": Protocol, "metaData": Metadata, "checkpointMetadata": CheckpointMetadata}
+_KINDS = {
+    "protocol": Protocol,
+    "metaData": Metadata,
+    "checkpointMetadata": CheckpointMetadata,
+    "txn": Txn,
+    "domainMetadata": DomainMetadata,
+}
 _BATCH_ROWS = 16_384
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _V2_NAME = re.compile(rf"[0-9]{{20}}\.checkpoint\.{_UUID}\.(json|parquet)")
 
 
-def fault(location: Location, checkpoint: Checkpoint) -> str | None:
-    """Why a complete checkpoint cannot be the first thing of a log; None when it can.
+def opened(location: Location, checkpoint: Checkpoint, apart_from: Hashes = NOTHING) -> Content:
+    """What a complete checkpoint holds that can be the first thing of a log.
 
     Every column of every file is read: one protocol, one metadata, sidecars of the recorded sizes,
-    file actions with a path, and as many as the version's checksum counts, where there is one. The
-    names must be those by which every reader finds it.
+    file actions with a path, no live file twice, and as many as the version's checksum counts,
+    where there is one. The names must be those by which every reader finds it. Of its content the
+    files of some keys are left out. Raises CorruptLogError or LogGapError where it cannot be.
     """
     odd = [entry.file.name for entry in checkpoint.entries if not _is_usual(entry)]
     if odd:
-        return f"checkpoint {odd[0]} has a name that other readers pass over"
-    try:
-        found, sidecars = _told(location, checkpoint)
-        wrong = _wrong_shape(checkpoint, found)
-        return wrong or _miscounted(location, checkpoint, sidecars)
-    except (CorruptLogError, LogGapError) as error:
-        return error.found
+        raise _unsound(location, f"checkpoint {odd[0]} has a name that other readers pass over")
+    told = _told(location, checkpoint)
+    wrong = _wrong_shape(checkpoint, told.found)
+    wrong = wrong or _miscounted(location, checkpoint, told.sidecars)
+    if wrong:
+        raise _unsound(location, wrong)
+    paths = [*(entry.path for entry in checkpoint.entries), *told.sidecars]
+    files = live_files(location, paths, version=checkpoint.version, apart_from=apart_from)
+    return Content(files, told.others)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a checkpoint holds beside file actions: how many of each kind, sidecars, the rest."""
+
+    found: Counter[str] = field(default_factory=Counter[str])
+    sidecars: list[str] = field(default_factory=list[str])
+    others: dict[tuple[str, str], object] = field(default_factory=dict)
+
+
+def _unsound(location: Location, what: str) -> CorruptLogError:
+    return CorruptLogError(location.uri, what, RESTORE)
 
 
 def _is_usual(entry: LogEntry) -> bool:
@@ -55,10 +87,8 @@ def _is_usual(entry: LogEntry) -> bool:
     return file.name == f"{named}{part}.parquet"
 
 
-def _told(location: Location, checkpoint: Checkpoint) -> tuple[Counter[str], list[str]]:
-    """How many actions of each kind there are beside file actions, and the sidecars."""
-    found = Counter[str]()
-    sidecars: list[str] = []
+def _told(location: Location, checkpoint: Checkpoint) -> _Told:
+    told = _Told()
     rows = (
         (entry, name, row[name])
         for entry in checkpoint.entries
@@ -68,14 +98,15 @@ def _told(location: Location, checkpoint: Checkpoint) -> tuple[Counter[str], lis
     )
     for entry, name, row in rows:
         if name == "sidecar":
-            sidecars.append(sidecar_file(row, location, entry).path)
+            told.sidecars.append(sidecar_file(row, location, entry).path)
             continue
         value = converted(row, _KINDS[name], table=location.uri, file=entry.file.name)
-        found[name] += 1
-        found["other version"] += (
-            getattr(value, "version", checkpoint.version) != checkpoint.version
-        )
-    return found, sidecars
+        told.found[name] += 1
+        if isinstance(value, CheckpointMetadata):
+            told.found["other version"] += value.version != checkpoint.version
+        else:
+            told.others.update([other_action(value)])
+    return told
 
 
 def _wrong_shape(checkpoint: Checkpoint, found: Counter[str]) -> str | None:

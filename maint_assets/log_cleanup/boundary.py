@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from maint_assets.delta.features import Operation, unsupported
 from maint_assets.errors import MaintError
-from maint_assets.log_cleanup.anchor import fault
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
 from maint_assets.log_cleanup.protection import is_protected
+from maint_assets.log_cleanup.soundness import soundness
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
 from maint_assets.storage import read
@@ -44,7 +44,7 @@ def boundary(log: LogDirectory, times: CommitTimes, terms: Terms) -> Boundary:
         return Boundary(None, "no_expired_commit")
     bound = min(cutoff, cutoff if terms.min_keep_version is None else terms.min_keep_version)
     older = [each for each in log.checkpoints if each.version <= bound]
-    anchor, rejected = _sound(log.location, older)
+    anchor, rejected, notes = _sound(log, older)
     creates = anchor is None and terms.creates_anchor and _can_be_written(log, bound)
     first = bound if creates else anchor
     if first is None:
@@ -55,18 +55,21 @@ def boundary(log: LogDirectory, times: CommitTimes, terms: Terms) -> Boundary:
         return Boundary(None, "gap", cutoff, rejected=rejected)
     if is_protected(log, anchor=first, before=terms.protection_before):
         return Boundary(None, "checkpoint_protection", cutoff, rejected=rejected)
-    return Boundary(first, None, cutoff, creates, rejected, _notes(log.location, first))
+    notes += _notes(log.location, first)
+    return Boundary(first, None, cutoff, creates, rejected, notes)
 
 
-def _sound(location: Location, candidates: list[Checkpoint]) -> tuple[int | None, list[str]]:
-    """The version of the first checkpoint that is sound, and what is wrong with those before."""
+def _sound(
+    log: LogDirectory, candidates: list[Checkpoint]
+) -> tuple[int | None, list[str], list[str]]:
+    """The version of the first checkpoint that is sound, what is wrong with those before, notes."""
     rejected: list[str] = []
     for checkpoint in candidates:
-        wrong = fault(location, checkpoint)
-        if wrong is None:
-            return checkpoint.version, rejected
-        rejected.append(wrong)
-    return None, rejected
+        found = soundness(log, checkpoint)
+        if found.fault is None:
+            return checkpoint.version, rejected, [found.note] if found.note else []
+        rejected.append(found.fault)
+    return None, rejected, []
 
 
 def _can_be_written(log: LogDirectory, version: int) -> bool:

@@ -26,10 +26,10 @@ from maint_assets.delta.names import (
     staged_version,
 )
 from maint_assets.errors import CorruptLogError, LogGapError, StalePlanError
-from maint_assets.log_cleanup.anchor import fault
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS, log_directory
-from maint_assets.log_cleanup.sidecars import named_sidecars, referenced_sidecars
+from maint_assets.log_cleanup.sidecars import referenced_sidecars, sidecar_paths
+from maint_assets.log_cleanup.soundness import soundness
 from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
 from maint_assets.storage import read, write
 from maint_assets.storage.columns import arrow_schema, column
@@ -139,8 +139,7 @@ class _Task:
         self.location, self.plan, self.ledger = Location(plan.table, plan.table), plan, ledger
         self.done: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self.bytes = 0
-        kept = log_directory(self.location, since=plan.anchor_version)
-        self.anchor = _anchor_files(kept, plan)
+        self.anchor = _anchor_files(log_directory(self.location), plan)
         self._commit_left = False
         self._links: set[str] = set()
 
@@ -232,12 +231,12 @@ def _anchor_files(log: LogDirectory, plan: LogCleanupPlan) -> dict[str, tuple[in
     anchor, table = plan.anchor_version, plan.table
     wrong = "it is gone"
     for checkpoint in (each for each in log.checkpoints if each.version == anchor):
-        found = fault(log.location, checkpoint)
+        found = soundness(log, checkpoint).fault
         newest = int(log.commit_versions.max(initial=anchor))
         if found is None and log.has_commits(anchor, newest):
             rows = log.commits.slice(int((log.commit_versions < anchor).sum()), 1).to_pylist()
             paths = [entry.path for entry in checkpoint.entries] + [row["path"] for row in rows]
-            paths += named_sidecars(log.location, checkpoint.entries)
+            paths += sidecar_paths(log.location, checkpoint.entries)
             return {path: read.size_and_mtime(log.location, path) for path in paths}
         wrong = found or "a commit after it is missing"
     found = f"the log cannot begin with checkpoint {anchor}: {wrong}"

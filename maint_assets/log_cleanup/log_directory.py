@@ -102,6 +102,12 @@ class LogDirectory:
         found = np.unique(versions[(versions >= first) & (versions <= last)])
         return found.size == last - first + 1
 
+    def commits_between(self, first: int, last: int) -> list[LogEntry]:
+        """The commits from one version to another, oldest first."""
+        versions = self.commit_versions
+        rows = self.commits.filter(pa.array((versions >= first) & (versions <= last)))
+        return [entry for row in rows.to_pylist() if (entry := log_entry(row)) is not None]
+
     def earliest_readable(self) -> int | None:
         """The version from which on every one can be made of what is there; None without one.
 
@@ -118,12 +124,11 @@ class LogDirectory:
         return min((v for v in usable if first <= v <= int(versions[-1])), default=None)
 
 
-def log_directory(location: Location, *, since: int | None = None) -> LogDirectory:
-    """What lies in the log of a table now: all of it, or what is named from a version on.
+def log_directory(location: Location) -> LogDirectory:
+    """What lies in the log of a table now.
 
     Nothing behind a link that stands for a directory below the log is seen. Raises StorageError.
     """
-    first = "" if since is None else f"{since:020d}."
     places: tuple[tuple[str, Callable[[str, str], _Named | None]], ...] = (
         (LOG, _in_log),
         (STAGED, _staged),
@@ -134,7 +139,7 @@ def log_directory(location: Location, *, since: int | None = None) -> LogDirecto
     for directory, named in places:
         if directory != LOG and read.is_link(location, directory):
             continue
-        for entries in read.directory(location, directory, wanted=lambda name: name >= first):
+        for entries in read.directory(location, directory):
             found += _tables(directory, entries, named)
             odd += _odd_checkpoints(entries) if directory == LOG else []
     return LogDirectory(location, pa.concat_tables(found), tuple(odd))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 from contextlib import contextmanager
 from decimal import Decimal as Number
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
@@ -68,8 +69,9 @@ def partition_type(partitions: Iterable[Field]) -> pa.StructType | None:
 def typed_stats(texts: pa.Array, kind: pa.StructType) -> pa.Array:
     """Statistics in JSON as values of a type of ``stats_type``."""
     decoder = msgspec.json.Decoder(_decoded(kind), strict=False)
+    row = partial(_row, decoder, is_renamed=not str(kind).isascii())
     with _uncollected():
-        rows = [None if text is None else _row(decoder, text) for text in texts.to_pylist()]
+        rows = [None if text is None else row(text) for text in texts.to_pylist()]
         found = _array(rows, _untyped(kind))
         del rows
     return _typed(found, kind)
@@ -121,6 +123,8 @@ def _decoded(kind: pa.DataType) -> Any:
     """The type for which msgspec decodes values of an Arrow type."""
     if pa.types.is_struct(kind):
         members = {field.name: _decoded(field.type) for field in kind}
+        if not all(map(str.isascii, members)):
+            return _renamed(members) | None
         return TypedDict("Values", members, total=False) | None  # type: ignore[misc]
     if pa.types.is_integer(kind):
         return int | None
@@ -129,6 +133,18 @@ def _decoded(kind: pa.DataType) -> Any:
     if pa.types.is_decimal(kind):
         return Number | None
     return bool | None if pa.types.is_boolean(kind) else str | None
+
+
+def _renamed(members: Mapping[str, Any]) -> Any:
+    """A type with these members by names of its own.
+
+    In a dictionary msgspec 0.22 passes over members whose names are not ASCII.
+    """
+    fields = [
+        (f"member{number}", kind, msgspec.field(name=name, default=None))
+        for number, (name, kind) in enumerate(members.items())
+    ]
+    return msgspec.defstruct("Renamed", fields, omit_defaults=True)
 
 
 def _untyped(kind: pa.DataType) -> pa.DataType:
@@ -150,11 +166,12 @@ def _uncollected() -> Generator[None, None, None]:
             gc.enable()
 
 
-def _row(decoder: msgspec.json.Decoder[Any], text: str) -> Any:
+def _row(decoder: msgspec.json.Decoder[Any], text: str, *, is_renamed: bool) -> Any:
     try:
-        return decoder.decode(text)
+        found = decoder.decode(text)
     except (msgspec.DecodeError, ValueError):
         return _rows_only(text)
+    return msgspec.to_builtins(found, builtin_types=(Number,)) if is_renamed else found
 
 
 def _rows_only(text: str) -> Any:

@@ -10,6 +10,7 @@ import errno
 import os
 import pathlib
 import shutil
+import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -39,23 +40,34 @@ class Deletion:
 
 MAX_CLOCK_SKEW_MS = 5 * 60_000
 
+CONFLICTS = 5
+"""So many answers that a name is taken which nobody has end a put."""
+
 _DELETED = Deletion("deleted")
 _OF_LOG = Deletion("skipped", "a file of a Delta log")
 _LOG = "_delta_log"
 _COPIED_BYTES = 1024 * 1024
+_PAUSE_S = 0.05
 
 
 def put_if_absent(location: Location, path: str, body: bytes) -> bool:
-    """Whether the file was made; False when one of that name was there already."""
+    """Whether the file is there and ours; False when there is another one of that name.
+
+    Give a body that nobody else writes: a store may call our own file, of which it lost the
+    answer, another one's, or answer a conflict and hold nothing. So the file is read back. An
+    OSError leaves open whether it is there, or will be.
+    """
     target = location.file(path)
     if not target.exists():
         forget_sum(target)
-    with read.as_os_error():
-        try:
-            obstore.put(location.store(), path, body, mode="create")
-        except AlreadyExistsError:
-            return False
-    return True
+    for number in range(CONFLICTS):
+        if _made(location, path, body):
+            return True
+        found = _stored(location, path)
+        if found is not None:
+            return found == body
+        time.sleep(_PAUSE_S * 2**number)
+    raise FileNotFoundError(f"{path} is said to be there already, but is not there")
 
 
 def forget_sum(target: pathlib.Path) -> None:
@@ -196,3 +208,27 @@ def put_file(location: Location, path: str, source: pathlib.Path) -> None:
     except BaseException:
         staged.unlink(missing_ok=True)
         raise
+
+
+def _made(location: Location, path: str, body: bytes) -> bool:
+    """One try of ``put_if_absent``: False when the store says that the name is taken."""
+    try:
+        with read.as_os_error():
+            try:
+                obstore.put(location.store(), path, body, mode="create")
+            except AlreadyExistsError:
+                return False
+    except OSError:
+        with contextlib.suppress(OSError):
+            if _stored(location, path) == body:
+                return True
+        raise
+    return True
+
+
+def _stored(location: Location, path: str) -> bytes | None:
+    """The content of a file; None without one."""
+    try:
+        return read.content(location, path)
+    except FileNotFoundError:
+        return None

@@ -1,6 +1,8 @@
 """Checkpoints of ours: delta-spark and delta-rs find in them all that the commits said."""
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from maint_assets.commit import whole_files
 from maint_assets.commit.checkpoint import WrittenCheckpoint, write_checkpoint
+from maint_assets.commit.whole_files import put_file_if_absent
 from maint_assets.delta.hint import parse_hint
 from maint_assets.errors import ChecksumMismatchError, CommitError, UnsupportedFeatureError
 from maint_assets.snapshot import live_adds
@@ -22,6 +25,7 @@ from maint_assets.storage.location import Location
 from maint_assets_tests.builder import DAY_MS, TableBuilder
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.delta_spark import table as quoted
+from maint_assets_tests.storage.faulty import Conflict, FaultyStore, LostAnswer
 
 COLUMNS = "id BIGINT, name STRING, p STRING, d DECIMAL(20,2), t TIMESTAMP, s STRUCT<x: DOUBLE>"
 VALUES = "'a b/é', 1.25, TIMESTAMP'9999-12-31 00:00:00Z', struct(double('NaN'))"
@@ -338,3 +342,84 @@ def test_log_with_many_sidecars_has_every_action_once(
 
     assert len(done.files) == 1 + done.adds + done.tombstones
     assert done.adds == len(DeltaTable(table.path).file_uris())
+
+
+@pytest.mark.parametrize("fault", [LostAnswer, Conflict])
+def test_top_file_of_which_the_answer_misleads_is_ours(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: type[FaultyStore]
+) -> None:
+    configuration = {"delta.checkpointPolicy": "v2"}
+    table = story(tmp_path / "t", configuration=configuration, features=["v2Checkpoint"])
+    fault(monkeypatch)
+
+    done = written(spark, table.path)
+
+    assert done.made and done.hint_moved
+    assert len(list(table.log.glob("*.checkpoint.*.json"))) == 1
+
+
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_file_of_which_the_link_is_answered_wrongly_is_ours(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    configuration = {"delta.checkpointPolicy": policy}
+    table = story(tmp_path / "t", configuration=configuration, features=["v2Checkpoint"])
+    links = MisledLinks(monkeypatch, [FileExistsError()])
+
+    done = written(spark, table.path)
+
+    assert done.made and done.hint_moved and links.made == len(done.files) - (policy == "v2")
+
+
+class MisledLinks:
+    """A network file system that makes a link, loses its answer, and answers otherwise."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, errors: list[OSError]) -> None:
+        self.link, self.errors, self.made = os.link, errors, 0
+        monkeypatch.setattr(whole_files.os, "link", self._link)
+
+    def _link(self, source: Path, target: Path) -> None:
+        self.link(source, target)
+        self.made += 1
+        if self.errors:
+            raise self.errors.pop()
+
+
+@pytest.mark.parametrize(
+    "error", [FileExistsError(), OSError(errno.EIO, "input/output error")], ids=["exists", "failed"]
+)
+def test_link_that_is_there_is_ours_whatever_was_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    (tmp_path / "made").write_bytes(b"whole")
+    location = Location.of(str(tmp_path / "t"))
+    MisledLinks(monkeypatch, [error])
+
+    done = put_file_if_absent(location, "x", tmp_path / "made", check=lambda _: None)
+
+    assert done
+    assert [(path.name, path.read_bytes()) for path in (tmp_path / "t").iterdir()] == [
+        ("x", b"whole")
+    ]
+
+
+def test_same_bytes_of_somebody_else_are_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "made").write_bytes(b"whole")
+    (tmp_path / "x").write_bytes(b"whole")
+
+    location = Location.of(str(tmp_path))
+
+    assert not put_file_if_absent(location, "x", tmp_path / "made", check=lambda _: None)
+
+
+def test_link_that_is_said_to_be_there_but_is_not_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exists(_: Path, target: Path) -> None:
+        raise FileExistsError(errno.EEXIST, "file exists", str(target))
+
+    (tmp_path / "made").write_bytes(b"whole")
+    monkeypatch.setattr(whole_files.os, "link", exists)
+
+    with pytest.raises(OSError, match="is not there"):
+        put_file_if_absent(Location.of(str(tmp_path)), "x", tmp_path / "made", check=lambda _: None)

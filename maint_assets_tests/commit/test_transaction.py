@@ -12,6 +12,7 @@ from maint_assets.errors import CommitError, StalePlanError, UnsupportedFeatureE
 from maint_assets.snapshot.head import TableHead, table_head
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.storage.faulty import Conflict, FaultyStore, LostAnswer, LostConnection
 
 ICT = {"delta.enableInCommitTimestamps": "true"}
 
@@ -103,4 +104,26 @@ def test_endless_race_ends_in_an_error(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(transaction, "put_if_absent", lambda *_: False)
 
     with pytest.raises(CommitError, match="lost the race"):
+        record(head)
+
+
+@pytest.mark.parametrize("fault", [LostAnswer, LostConnection, Conflict])
+def test_record_of_which_the_answer_misleads_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: type[FaultyStore]
+) -> None:
+    TableBuilder(tmp_path).create()
+    head = head_of(tmp_path)
+    fault(monkeypatch)
+
+    assert record(head) == head_of(tmp_path).version == 1
+
+
+def test_store_that_takes_no_commit_is_said_to_be_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TableBuilder(tmp_path).create()
+    head = head_of(tmp_path)
+    Conflict(monkeypatch, times=1_000)
+
+    with pytest.raises(CommitError, match="cannot be written"):
         record(head)

@@ -100,6 +100,61 @@ def test_relative_takes_aliases_of_a_scheme_as_one(root: str, raw: str) -> None:
     assert relative(raw, TableRoot.of(root)) == "x"
 
 
+HOST = "acc.dfs.core.windows.net"
+AZURE = [
+    f"abfss://cont@{HOST}/t",
+    f"abfs://cont@{HOST}/t",
+    "abfss://cont@acc.blob.core.windows.net/t",
+    "wasbs://cont@acc.blob.core.windows.net/t",
+    "wasb://cont@acc.blob.core.windows.net/t",
+    f"https://{HOST}/cont/t",
+    "https://acc.blob.core.windows.net/cont/t",
+    "HTTPS://ACC.blob.core.windows.net:443/cont//t",
+    "https://acc-secondary.blob.core.windows.net/cont/t",
+    "https://acc.z07.blob.storage.azure.net/cont/t",
+    "az://cont/t",
+    "azure://cont/t",
+    "abfs://cont/t",
+    "adl://cont/t",
+]
+
+
+@pytest.mark.parametrize("root", AZURE)
+@pytest.mark.parametrize("other", AZURE)
+def test_relative_joins_the_spellings_of_an_azure_container(root: str, other: str) -> None:
+    table = TableRoot.of(root)
+
+    assert relative(f"{other}/p=1/x%20y", table) == "p=1/x y"
+    assert relative("/t/p=1/x%20y", table) == "p=1/x y"
+    assert table.path == "/t"
+
+
+@pytest.mark.parametrize("root", AZURE)
+@pytest.mark.parametrize(
+    "raw",
+    [
+        f"abfss://other@{HOST}/t/x",
+        "https://acc.blob.core.windows.net/other/t/x",
+        "https://acc.blob.core.windows.net/cont/t2/x",
+        "https://acc.blob.core.windows.net/cont/../t/x",
+        "az://other/t/x",
+        "s3://cont/t/x",
+        "https://cont/t/x",
+        "https://example.com/cont/t/x",
+        "adl://acc.azuredatalakestore.net/t/x",
+    ],
+)
+def test_another_container_or_store_is_outside_of_an_azure_table(root: str, raw: str) -> None:
+    assert is_outside(relative(raw, TableRoot.of(root)))
+
+
+@pytest.mark.parametrize("root", [root for root in AZURE if "acc" in root.lower()])
+@pytest.mark.parametrize("host", ["acc2.dfs.core.windows.net", "acc2.blob.core.windows.net"])
+def test_another_account_is_outside_of_an_azure_table(root: str, host: str) -> None:
+    for raw in (f"abfss://cont@{host}/t/x", f"https://{host}/cont/t/x"):
+        assert is_outside(relative(raw, TableRoot.of(root)))
+
+
 @pytest.mark.parametrize(
     ("root", "raw", "whole"),
     [
@@ -110,6 +165,8 @@ def test_relative_takes_aliases_of_a_scheme_as_one(root: str, raw: str) -> None:
         (LOCAL, "s3://bucket/t/x", "s3://bucket/t/x"),
         (S3, "s3://other/t/x", "s3://other/t/x"),
         (S3, "../x", "s3://bucket/x"),
+        (S3, "https://acc.blob.core.windows.net/c/x", "abfss://c@acc.blob.core.windows.net/x"),
+        (S3, "https://acc.blob.core.windows.net/c", "abfss://c@acc.blob.core.windows.net/"),
         (S3, "file:/t/x", "file:///t/x"),
         (S3, "gs://bucket/t/x", "gs://bucket/t/x"),
     ],

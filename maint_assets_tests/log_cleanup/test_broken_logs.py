@@ -6,7 +6,6 @@ Versions up to 13 have expired, as in test_expired_logs.
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,9 @@ from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.log_builder import LogBuilder
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
+    Edit,
     daily_log,
+    edit_rows,
     plan_of,
     planned,
     planned_rows,
@@ -36,18 +37,6 @@ from maint_assets_tests.log_cleanup.logs import (
 )
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
-
-Edit = Callable[[dict[str, Any]], None]
-
-
-def _edit_rows(file: Path, edit: Edit) -> None:
-    """Changes the rows of a checkpoint; it stays as old as it was."""
-    at, table = file.stat(), pq.read_table(file)
-    rows = table.to_pylist(maps_as_pydicts="strict")
-    for row in rows:
-        edit(row)
-    pq.write_table(type(table).from_pylist(rows, table.schema), file)
-    os.utime(file, ns=(at.st_atime_ns, at.st_mtime_ns))
 
 
 def _forget(action: str, field: str) -> Edit:
@@ -66,7 +55,7 @@ def _forget(action: str, field: str) -> Edit:
 )  # fmt: skip
 def test_a_checkpoint_that_nobody_can_load_is_no_anchor(tmp_path: Path, edit: Edit):
     builder = daily_log(tmp_path, checkpoints=(5, 10), checksums=False)
-    _edit_rows(builder.log / single(10), edit)
+    edit_rows(builder.log / single(10), edit)
 
     found = planned(tmp_path)[1]
 

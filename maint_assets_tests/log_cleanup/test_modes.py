@@ -102,6 +102,33 @@ def test_ours_keeps_ten_versions_that_delta_rs_loses(
     assert [len(delta_rs.rows(ours.path, v)) for v in range(5, 21)] == [*range(5, 21)]
 
 
+def test_ours_keeps_what_mends_a_checkpoint_of_another_version(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def steps(log: LogBuilder) -> LogBuilder:
+        log.checkpoint(5).checkpoint(10)
+        older, newer = (log.log / f"{version:020d}.checkpoint.parquet" for version in (5, 10))
+        newer.write_bytes(older.read_bytes())
+        return log.touch(log.commit_ms(10))
+
+    ours, by_spark, by_rs = (
+        log_of_21_days(tmp_path / name, now_ms(), steps) for name in ("ours", "spark", "rs")
+    )
+
+    names, found = _planned(ours, "protocol", at_ms=now_ms())
+    _delete(ours, names)
+    spark_cleanup(spark, by_spark.path, now_ms=now_ms())
+    delta_rs_cleanup(by_rs.path)
+
+    assert (found.anchor_version, len(found.rejected)) == (5, 1)
+    for log in (ours, by_spark, by_rs):
+        log.drop(f"{10:020d}.checkpoint.parquet")
+    assert len(delta_spark.rows(spark, ours.path, 13)) == 13
+    for theirs in (by_spark, by_rs):
+        with pytest.raises((PySparkException, Py4JJavaError)):
+            delta_spark.rows(spark, theirs.path, 13)
+
+
 def test_ours_keeps_versions_since_the_cutoff_that_delta_spark_loses(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -70,6 +70,17 @@ SCENARIOS: dict[str, list[str]] = {
     "delta-rs takes a broken checkpoint as anchor": [
         "test_modes::test_ours_keeps_ten_versions_that_delta_rs_loses"
     ],
+    "readable checkpoints with wrong content": [
+        "test_modes::test_ours_keeps_what_mends_a_checkpoint_of_another_version",
+        "test_content::test_a_checkpoint_that_commits_contradict_is_no_anchor",
+        "test_content::test_checkpoints_by_delta_rs_are_what_the_commits_make",
+        "commit.test_random_checkpoints::"
+        "test_every_action_is_that_of_deltas_own_and_both_are_what_the_commits_make",
+    ],
+    "times in commits from the middle on": [
+        "test_run_time::"
+        "test_times_since_the_cutoff_have_their_version_where_commits_tell_theirs_from_the_middle_on"
+    ],
     "1 boundary": ["test_modes::test_ours_keeps_versions_since_the_cutoff_that_delta_spark_loses"],
     "2, 3 late times, with and without checksums": [
         "test_expired_logs::test_late_file_times_keep_versions_longer",

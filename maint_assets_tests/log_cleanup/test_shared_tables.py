@@ -9,7 +9,9 @@ from deltalake import DeltaTable
 from maint_assets.delta.names import commit_name
 from maint_assets.errors import LogGapError
 from maint_assets.log_cleanup.expired_logs import expired_logs
+from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.log_cleanup.plan import DAY_MS
+from maint_assets.log_cleanup.soundness import soundness
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import terms_of
 
@@ -38,6 +40,17 @@ def test_kept_versions_have_the_files_that_they_had(shared_tables: Path, tmp_pat
         assert {v: files for v, files in after.items() if v >= first} == kept, table.name
         cleaned += bool(rows.num_rows)
     assert cleaned
+
+
+def test_no_checkpoint_by_other_writers_is_taken_for_a_wrong_one(shared_tables: Path) -> None:
+    compared = 0
+    for table in sorted(path.parent for path in shared_tables.glob("*/_delta_log")):
+        log = log_directory(Location.of(str(table)))
+        for checkpoint in log.checkpoints:
+            found = soundness(log, checkpoint)
+            assert found.fault is None, table.name
+            compared += found.note is None
+    assert compared
 
 
 def _versions(table: Path) -> dict[int, list[str]]:

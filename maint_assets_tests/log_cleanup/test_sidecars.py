@@ -1,13 +1,20 @@
 """Sidecars: those that a checkpoint which stays names never go (PROTOCOL, "Metadata Cleanup" 5)."""
 
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from maint_assets.errors import StalePlanError
+from maint_assets.log_cleanup import deletion
+from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.log_cleanup.logs import daily_log, planned
+from maint_assets_tests.log_cleanup.conftest import CleaningOf
+from maint_assets_tests.log_cleanup.logs import daily_log, plan_of, planned, planned_rows
 from maint_assets_tests.oracles import delta_spark
 
 STRAY = "_sidecars/00000000-0000-0000-0000-000000000000.parquet"
@@ -139,3 +146,66 @@ def test_a_log_without_a_directory_of_sidecars_is_no_fault(tmp_path: Path):
     shutil.rmtree(builder.log / "_sidecars")
 
     assert planned(tmp_path)[1].stop_reason == "anchor_invalid"
+
+
+def _nested(builder: TableBuilder) -> None:
+    """Moves the sidecars of checkpoint 10 into a directory below that of all others."""
+    (top,) = builder.log.glob(f"{10:020d}.checkpoint.*.json")
+    (builder.log / "_sidecars/sub").mkdir()
+    for name in _of(builder, 10):
+        (builder.log / name).rename(builder.log / name.replace("/", "/sub/"))
+    top.write_text(top.read_text().replace('"path": "', '"path": "sub/'))
+
+
+def _lost(builder: TableBuilder) -> None:
+    (name,) = list((builder.log / "_sidecars/sub").iterdir())[:1]
+    name.unlink()
+
+
+def _swapped(builder: TableBuilder) -> None:
+    name = next((builder.log / "_sidecars/sub").iterdir())
+    name.write_bytes(name.read_bytes()[::-1])
+
+
+@pytest.mark.parametrize("meanwhile", [_lost, _swapped])
+def test_a_nested_sidecar_that_is_lost_between_two_batches_stops_the_deletion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[TableBuilder], None]
+):
+    builder = _v2_log(tmp_path / "t")
+    _nested(builder)
+    rows, found = planned_rows(tmp_path / "t")
+    plan = plan_of(tmp_path / "t", rows.num_rows, anchor=found.anchor_version or 0)
+    (tmp_path / "ledger").mkdir()
+    monkeypatch.setattr(deletion, "BATCH_PATHS", 4)
+    batches = rows.to_batches(max_chunksize=4)
+
+    def loses() -> Iterator[pa.RecordBatch]:
+        yield batches[0]
+        meanwhile(builder)
+        yield from batches[1:]
+
+    with pytest.raises(StalePlanError, match="is gone or changed"):
+        cleaned(loses(), plan, Location.of(str(tmp_path / "ledger")))
+
+    assert found.anchor_version == 10
+    assert not (builder.log / f"{3:020d}.json").exists()
+    assert (builder.log / f"{4:020d}.json").exists()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_sidecars_named_by_uris_or_nested_are_kept_by_an_execution(
+    tmp_path: Path, spark: SparkSession, cleaning_of: CleaningOf, nested: bool
+):
+    builder = _v2_log(tmp_path)
+    if nested:
+        _nested(builder)
+    (top,) = builder.log.glob(f"{10:020d}.checkpoint.*.json")
+    whole = f'"path": "{(builder.log / "_sidecars").as_uri()}/'
+    top.write_text(top.read_text().replace('"path": "', whole))
+    rows = {version: delta_spark.rows(spark, tmp_path, version) for version in (10, 14, 20)}
+
+    report = cleaning_of(tmp_path).clean()
+
+    assert report.done and report.done.earliest_version == 10
+    assert not report.planned.rejected
+    assert {version: delta_spark.rows(spark, tmp_path, version) for version in rows} == rows

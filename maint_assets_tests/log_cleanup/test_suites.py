@@ -136,11 +136,12 @@ def test_checkpoint_protection_by_what_is_known(
 
 
 def _forget_protocol(log: LogBuilder, version: int) -> None:
-    """A commit from the future, in which the protocol is one that nobody knows."""
-    file = log.log / f"{version:020d}.json"
-    at_ms = log.commit_ms(version)
-    protocol = {"minReaderVersion": 9, "minWriterVersion": 9}
-    log.write(file.name, file.read_text() + json.dumps({"protocol": protocol}) + "\n", at_ms)
+    """A commit from the future, after which the protocol is one that nobody knows; not for long."""
+    future = {"minReaderVersion": 9, "minWriterVersion": 9}
+    for number, protocol in ((version, future), (version + 1, log.table.protocol)):
+        file = log.log / f"{number:020d}.json"
+        line = json.dumps({"protocol": protocol}) + "\n"
+        log.write(file.name, file.read_text() + line, log.commit_ms(number))
 
 
 def test_commits_that_are_not_published_yet_stay(tmp_path: Path) -> None:

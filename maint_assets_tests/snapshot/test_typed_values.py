@@ -53,6 +53,21 @@ def test_decimals_keep_every_digit() -> None:
     assert row["minValues"]["n"] == Decimal("123456789012345678.91")
 
 
+def test_columns_have_their_statistics_whatever_their_names_are_written_in() -> None:
+    bounds = pa.struct([("Ä", pa.decimal128(5, 2)), ("a", pa.int64()), ("列", BOUNDS)])
+    kind = pa.struct([("numRecords", pa.int64()), ("minValues", bounds)])
+    told = {"numRecords": 1, "minValues": {"Ä": 0.1, "a": 2, "列": TOLD["minValues"]}}
+    escaped, plain = json.dumps(told), json.dumps(told, ensure_ascii=False)
+    wrong = json.dumps({"numRecords": 2, "minValues": {"Ä": "x"}})
+
+    parsed = typed_stats(pa.array([escaped, plain, wrong]), kind)
+
+    found = [text and json.loads(text) for text in stats_texts(parsed, frozenset()).to_pylist()]
+    expected = {"numRecords": 1, "minValues": told["minValues"] | {"Ä": 0.10}}
+    assert found == [expected, expected, {"numRecords": 2}]
+    assert parsed[0].as_py()["minValues"]["Ä"] == Decimal("0.10")
+
+
 def test_value_that_is_none_of_its_type_is_null_alone() -> None:
     texts = [
         '{"numRecords":1,"minValues":{"d":"soon","i":1}}',

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from maint_assets.storage import write
 from maint_assets.storage.location import Location
 from maint_assets.storage.write import (
     Deletion,
@@ -14,6 +15,13 @@ from maint_assets.storage.write import (
     delete_log_file,
     put_file,
     put_if_absent,
+)
+from maint_assets_tests.storage.faulty import (
+    Conflict,
+    FaultyStore,
+    LostAnswer,
+    LostConnection,
+    Refusal,
 )
 
 
@@ -105,3 +113,48 @@ def test_sum_of_a_lost_file_is_forgotten_and_that_of_one_still_there_kept(
 
     assert made != taken
     assert (tmp_path / ".1.json.crc").exists() == taken
+
+
+@pytest.mark.parametrize("fault", [LostAnswer, LostConnection, Conflict])
+def test_put_of_which_the_answer_misleads_is_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: type[FaultyStore]
+) -> None:
+    fault(monkeypatch)
+
+    assert put_if_absent(Location.of(str(tmp_path)), "d/1.json", b"ours")
+
+    assert (tmp_path / "d/1.json").read_bytes() == b"ours"
+
+
+@pytest.mark.parametrize("fault", [LostAnswer, Conflict])
+def test_put_beside_another_file_is_not_ours_whatever_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: type[FaultyStore]
+) -> None:
+    (tmp_path / "1.json").write_bytes(b"theirs")
+    fault(monkeypatch)
+
+    assert not put_if_absent(Location.of(str(tmp_path)), "1.json", b"ours")
+
+    assert (tmp_path / "1.json").read_bytes() == b"theirs"
+
+
+def test_conflict_without_end_and_without_a_file_is_no_lost_race(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Conflict(monkeypatch, times=1_000)
+
+    with pytest.raises(OSError, match="is not there"):
+        put_if_absent(Location.of(str(tmp_path)), "1.json", b"ours")
+
+    assert store.puts == write.CONFLICTS
+
+
+def test_put_that_fails_leaves_it_open_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "2.json").write_bytes(b"theirs")
+    Refusal(monkeypatch, times=2)
+
+    for name in ("1.json", "2.json"):
+        with pytest.raises(OSError, match="503"):
+            put_if_absent(Location.of(str(tmp_path)), name, b"ours")

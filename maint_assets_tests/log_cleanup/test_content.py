@@ -1,0 +1,298 @@
+"""A readable checkpoint with wrong content is no anchor: it is compared with what commits make.
+
+Versions up to 13 have expired, as in test_expired_logs.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from pyspark.sql import SparkSession
+
+from maint_assets.errors import StalePlanError
+from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.log_cleanup.log_directory import log_directory
+from maint_assets.log_cleanup.soundness import Soundness, soundness
+from maint_assets.storage.location import Location
+from maint_assets_tests.builder import TABLE_ID, TableBuilder
+from maint_assets_tests.log_cleanup.logs import (
+    NOW_MS,
+    OLDEST_DAYS,
+    Edit,
+    commits,
+    edit_rows,
+    plan_of,
+    planned,
+    planned_rows,
+    rewrite,
+)
+
+FEATURES = ("deletionVectors", "domainMetadata", "v2Checkpoint")
+PROTECTED = {"delta.setTransactionRetentionDuration": "interval 1 days"}
+
+
+def txn(version: int) -> dict[str, Any]:
+    return {"txn": {"appId": "app", "version": version, "lastUpdated": 1}}
+
+
+def domain(name: str, text: str, *, removed: bool = False) -> dict[str, Any]:
+    return {"domainMetadata": {"domain": name, "configuration": text, "removed": removed}}
+
+
+STEPS: dict[int, Callable[[TableBuilder], Any]] = {
+    1: lambda table: table.add("a"),
+    2: lambda table: table.commit([txn(1), domain("kept", "x"), domain("gone", "y")]),
+    3: lambda table: table.add("b"),
+    4: lambda table: table.remove("a"),
+    5: lambda table: table.add("c", "ü ö", "only-5"),
+    6: lambda table: table.add("d", "e"),
+    7: lambda table: table.commit([txn(2), domain("kept", "z"), domain("gone", "", removed=True)]),
+    8: lambda table: table.add("a"),
+    9: lambda table: table.delete_rows("d", 0),
+    10: lambda table: table.remove("only-5"),
+}
+
+
+def story(
+    path: Path,
+    *checkpoints: int,
+    kind: str = "classic",
+    parts: int = 1,
+    **create: Any,
+) -> TableBuilder:
+    """A commit a day: files come, go and come again, applications and domains move on."""
+    table = TableBuilder(path, now_ms=NOW_MS)
+    for version in range(21):
+        table.at(days_ago=OLDEST_DAYS - version, hours_ago=-2)
+        if version:
+            STEPS.get(version, lambda table: table.add(f"v{table.version}"))(table)
+        else:
+            table.create(features=FEATURES, **create)
+        if version in checkpoints:
+            table.checkpoint(kind, parts=parts)
+    return table
+
+
+def top(builder: TableBuilder, version: int) -> Path:
+    (found,) = builder.log.glob(f"{version:020d}.checkpoint.*")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [("classic", 1), ("v2-json", 0), ("v2-json", 2), ("v2-parquet", 2)],
+)
+def test_sound_checkpoints_agree_with_the_commits(tmp_path: Path, kind: str, parts: int):
+    story(tmp_path, 5, 10, kind=kind, parts=parts)
+
+    found = planned(tmp_path)[1]
+
+    assert (found.anchor_version, found.rejected, found.notes) == (10, [], [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [("classic", 1), ("v2-json", 0), ("v2-json", 2), ("v2-parquet", 2)],
+)
+def test_an_older_checkpoint_by_a_newer_name_is_no_anchor(tmp_path: Path, kind: str, parts: int):
+    builder = story(tmp_path, 5, 10, kind=kind, parts=parts)
+    newer = top(builder, 10)
+    shutil.copy2(top(builder, 5), newer)
+    if newer.suffix == ".json":
+        rewrite(newer, newer.read_text().replace('"version": 5}', '"version": 10}'))
+    if kind == "v2-parquet":
+        edit_rows(newer, lambda row: (row["checkpointMetadata"] or {}).update(version=10))
+
+    names, found = planned(tmp_path)
+
+    assert (found.anchor_version, len(found.rejected)) == (5, 1)
+    assert "4 live files, not 6" in found.rejected[0]
+    assert {name for name in names if "/" not in name} == commits(*range(5))
+
+
+def _of_a(change: dict[str, Any]) -> Edit:
+    """Changes the add of the file ``c``."""
+
+    def edit(row: dict[str, Any]) -> None:
+        if row["add"] and row["add"]["path"] == "c":
+            row["add"].update(change)
+
+    return edit
+
+
+def _of(action: str, **change: Any) -> Edit:
+    def edit(row: dict[str, Any]) -> None:
+        if row[action]:
+            row[action].update(change)
+
+    return edit
+
+
+def _without(action: str) -> Edit:
+    def edit(row: dict[str, Any]) -> None:
+        row[action] = None
+
+    return edit
+
+
+def _without_vector(row: dict[str, Any]) -> None:
+    if row["add"]:
+        row["add"]["deletionVector"] = None
+
+
+WRONG: dict[str, tuple[Edit, str]] = {
+    "another path": (_of_a({"path": "c2"}), "other live files"),
+    "the path of another": (_of_a({"path": "b"}), "twice"),
+    "another size": (_of_a({"size": 1}), "other live files"),
+    "no vector": (_without_vector, "other live files"),
+    "another protocol": (_of("protocol", minWriterVersion=6), "another protocol"),
+    "another schema": (_of("metaData", schemaString='{"fields":[]}'), "another metaData"),
+    "another table": (_of("metaData", id=f"{TABLE_ID[:-1]}2"), "another metaData"),
+    "older transaction": (_of("txn", version=1), "another txn app"),
+    "no transaction": (_without("txn"), "another txn app"),
+    "another application": (_of("txn", appId="app2"), "another txn app"),
+    "older domain": (_of("domainMetadata", configuration="x"), "another domainMetadata kept"),
+    "no domain": (_without("domainMetadata"), "another domainMetadata kept"),
+    "another domain": (_of("domainMetadata", domain="x"), "another domainMetadata"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("checkpoints", [(5, 10), (10,)], ids=["since checkpoint 5", "since 0"])
+def test_a_checkpoint_that_commits_contradict_is_no_anchor(
+    tmp_path: Path, what: str, checkpoints: tuple[int, ...]
+):
+    builder = story(tmp_path, *checkpoints)
+    edit, told = WRONG[what]
+    edit_rows(top(builder, 10), edit)
+
+    found = planned(tmp_path)[1]
+
+    assert found.anchor_version == (5 if 5 in checkpoints else None)
+    assert told in found.rejected[0]
+
+
+def test_what_the_checksum_counts_right_may_still_be_wrong(tmp_path: Path):
+    builder = story(tmp_path, 5)
+    totals = dict(builder.totals())
+    builder = story(tmp_path / "t", 5, 10)
+    live = {"numFiles": 6, "tableSizeBytes": _live_bytes(builder, 10)}
+    crc = f"{10:020d}.crc"
+    builder.write_log(crc, json.dumps(totals | live))
+    assert planned(tmp_path / "t")[1].anchor_version == 10
+
+    edit_rows(top(builder, 10), _of_a({"path": "c2"}))
+
+    assert planned(tmp_path / "t")[1].anchor_version == 5
+
+
+def _live_bytes(builder: TableBuilder, version: int) -> int:
+    rows = pq.read_table(top(builder, version), columns=["add"])["add"].to_pylist()
+    return sum(row["size"] for row in rows if row)
+
+
+def test_files_twice_are_refused_though_nothing_is_there_to_compare(tmp_path: Path):
+    builder = story(tmp_path, 10)
+    (builder.log / f"{3:020d}.json").unlink()
+    edit_rows(top(builder, 10), _of_a({"path": "b"}))
+
+    found = planned(tmp_path)[1]
+
+    assert found.stop_reason == "anchor_invalid"
+    assert "twice" in found.rejected[0]
+
+
+def test_the_plan_says_that_a_content_was_not_compared(tmp_path: Path):
+    builder = story(tmp_path, 10)
+    (builder.log / f"{3:020d}.json").unlink()
+
+    found = planned(tmp_path)[1]
+
+    assert found.anchor_version == 10
+    assert "the content of checkpoint 10 was not compared" in found.notes[0]
+
+
+def test_a_commit_that_cannot_be_read_leaves_nothing_to_compare(tmp_path: Path):
+    builder = story(tmp_path, 10)
+    rewrite(builder.log / f"{3:020d}.json", '{"add":')
+
+    found = planned(tmp_path)[1]
+
+    assert found.anchor_version == 10
+    assert f"{3:020d}.json has an invalid line" in found.notes[0]
+
+
+def test_an_older_checkpoint_that_is_not_sound_is_not_compared_with(tmp_path: Path):
+    builder = story(tmp_path, 3, 5, 10)
+    edit_rows(top(builder, 5), _without("protocol"))
+
+    found = planned(tmp_path)[1]
+
+    assert (found.anchor_version, found.notes) == (10, [])
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_application_that_has_expired_may_be_left_out(tmp_path: Path, kept: bool):
+    builder = story(tmp_path, 5, 10, configuration={} if kept else PROTECTED)
+    edit_rows(top(builder, 10), _without("txn"))
+
+    assert planned(tmp_path)[1].anchor_version == (5 if kept else 10)
+
+
+def test_an_anchor_whose_content_changed_since_the_plan_is_refused(tmp_path: Path):
+    builder = story(tmp_path / "t", 5, 10)
+    rows, found = planned_rows(tmp_path / "t")
+    plan = plan_of(tmp_path / "t", rows.num_rows, anchor=found.anchor_version or 0)
+    edit_rows(top(builder, 10), _of_a({"path": "c2"}))
+    before = sorted(builder.log.iterdir())
+    (tmp_path / "ledger").mkdir()
+
+    with pytest.raises(StalePlanError, match="other live files"):
+        cleaned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")))
+
+    assert sorted(builder.log.iterdir()) == before
+
+
+def test_a_deletion_that_was_broken_off_goes_on_without_the_commits(tmp_path: Path):
+    builder = story(tmp_path / "t", 5, 10)
+    rows, found = planned_rows(tmp_path / "t")
+    plan = plan_of(tmp_path / "t", rows.num_rows, anchor=found.anchor_version or 0)
+    for version in range(8):
+        (builder.log / f"{version:020d}.json").unlink()
+    (tmp_path / "ledger").mkdir()
+
+    done = cleaned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")))
+
+    assert done.outcomes["commit"] == {"missing": 8, "deleted": 2}
+    assert done.earliest_version == 10
+
+
+@pytest.mark.parametrize("by_spark", [False, True])
+def test_checkpoints_by_delta_rs_are_what_the_commits_make(
+    spark: SparkSession, tmp_path: Path, by_spark: bool
+):
+    odd = ["a b/é%=", "ü%20x", None, "x:y?#", "plain"]
+    rows = pa.table({"id": range(10), "p": pa.array([*odd, *odd], pa.string())})
+    if by_spark:
+        pairs = [(row["id"], row["p"]) for row in rows.to_pylist()]
+        found = spark.createDataFrame(pairs, "id BIGINT, p STRING")
+        found.write.format("delta").partitionBy("p").save(str(tmp_path))
+    else:
+        write_deltalake(tmp_path, rows, partition_by=["p"])
+    terms = CommitProperties(app_transactions=[Transaction("app", 3)])
+    DeltaTable(tmp_path).create_checkpoint()
+    for _ in range(2):
+        DeltaTable(tmp_path).delete("p = 'a b/é%='")
+        write_deltalake(tmp_path, rows, mode="append", commit_properties=terms)
+        DeltaTable(tmp_path).create_checkpoint()
+
+    log = log_directory(Location.of(str(tmp_path)))
+
+    assert [each.version for each in log.checkpoints] == [4, 2, 0]
+    assert {soundness(log, each) for each in log.checkpoints} == {Soundness()}
