@@ -206,14 +206,23 @@ def _written(
 
 
 def _with_hint(head: TableHead, placed: WrittenCheckpoint, members: Members) -> WrittenCheckpoint:
-    """The checkpoint, with the hint moved to it unless that points to a newer one."""
+    """The checkpoint, with the hint moved to it unless that points to a newer one.
+
+    Raises CommitError where it cannot be moved: the checkpoint is in place.
+    """
     numbers = {
         "version": placed.version,
         "size": placed.actions,
         "sizeInBytes": placed.size,
         "numOfAddFiles": placed.adds,
     }
-    moved = moved_hint(head, {**numbers, **members})
+    try:
+        moved = moved_hint(head, {**numbers, **members})
+    except OSError as error:
+        found = f"checkpoint {head.version} is there, _last_checkpoint not ({one_line(error)})"
+        raise CommitError(
+            head.table, found, "make room, or allow writing: readers find it by its name"
+        ) from error
     logger.info("%s: checkpoint %s of %s actions", head.table, head.version, placed.actions)
     return changed(placed, hint_moved=moved)
 

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets.commit import whole_files
+from maint_assets.commit import checkpoint, whole_files
 from maint_assets.commit.checkpoint import WrittenCheckpoint, write_checkpoint
 from maint_assets.commit.whole_files import put_file_if_absent
 from maint_assets.delta.hint import parse_hint
@@ -423,3 +423,18 @@ def test_link_that_is_said_to_be_there_but_is_not_is_an_error(
 
     with pytest.raises(OSError, match="is not there"):
         put_file_if_absent(Location.of(str(tmp_path)), "x", tmp_path / "made", check=lambda _: None)
+
+
+def test_hint_that_cannot_be_written_is_told_in_one_sentence(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    table = story(tmp_path / "t")
+    monkeypatch.setattr(checkpoint, "moved_hint", full)
+
+    with pytest.raises(CommitError, match=r"is there, _last_checkpoint not \(.*No space left"):
+        written(spark, table.path)
+
+    assert len(content(table.path, "protocol")) == 1
