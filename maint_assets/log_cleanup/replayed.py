@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from maint_assets.delta.actions import parse_action
+from maint_assets.delta.actions import may_hold, parse_action
 from maint_assets.log_cleanup.content import (
     NOTHING,
     Content,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 _HELD_ACTIONS = 1_000_000
-_OTHERS = (b'"txn"', b'"domainMetadata"', b'"metaData"', b'"protocol"')
+_OTHERS = (b"txn", b"domainMetadata", b"metaData", b"protocol")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _others(location: Location, commits: Sequence[LogEntry]) -> Others:
     found: dict[tuple[str, str], object] = {}
     for entry in commits:
         for line in log_lines(location, entry):
-            if any(kind in line for kind in _OTHERS):
+            if may_hold(line, *_OTHERS):
                 action = parse_action(line, table=location.uri, file=entry.file.name)
                 told = (action.txn, action.domainMetadata, action.metaData, action.protocol)
                 found.update(other_action(value) for value in told if value is not None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import pyarrow as pa
 
-from maint_assets.delta.actions import parse_action
+from maint_assets.delta.actions import may_hold, parse_action
 from maint_assets.delta.names import LogFileKind
 from maint_assets.errors import CorruptLogError, LogGapError
 from maint_assets.snapshot.commits import commit_lines
@@ -46,8 +46,9 @@ def other_rows(
 ) -> Iterator[dict[str, Any]]:
     """The actions of some names in one checkpoint file, as log-shaped dictionaries."""
     if entry.file.kind is LogFileKind.CHECKPOINT_V2 and entry.file.name.endswith(".json"):
+        wanted = [name.encode() for name in names]
         for line in log_lines(location, entry):
-            if not line.startswith((b'{"add"', b'{"remove"')):
+            if may_hold(line, *wanted):
                 action = parse_action(line, table=location.uri, file=entry.file.name)
                 yield {name: getattr(action, name) for name in names}
         return
