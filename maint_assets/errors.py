@@ -15,6 +15,7 @@ MaintError
   ChecksumMismatchError           exit 1: replay and version checksum disagree
   PropertyError                   exit 1: a table property that is not valid
   CommitError                     exit 1: the log could not be written
+    NoRoomError                   exit 1: a full disk; surely nothing was committed
   ConflictError                   exit 1: others changed the table; surely nothing was committed
   UnknownOutcomeError             exit 1: nobody knows whether a commit was written
   DeletionFailedError             exit 1: some planned paths are still there
@@ -108,6 +109,12 @@ class PropertyError(MaintError):
 
 class CommitError(MaintError):
     """A commit could not be written."""
+
+
+class NoRoomError(CommitError):
+    """A full disk or quota kept a commit from being written: surely it is not there."""
+
+    files_may_be_removed = True
 
 
 class ConflictError(MaintError):

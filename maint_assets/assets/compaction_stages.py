@@ -33,6 +33,7 @@ from maint_assets.compaction.rewrite import REWRITTEN_ARROW
 from maint_assets.compaction.rewriting import rewriting
 from maint_assets.compaction.row_check import RowCheck
 from maint_assets.compaction.skipping import ColumnSkipping, Versions, column_skipping
+from maint_assets.compaction.where import failed_values
 from maint_assets.config import milliseconds
 from maint_assets.errors import MaintError, RewriteError
 from maint_assets.snapshot.commits import refuse_other_commit
@@ -113,7 +114,7 @@ def compaction_bins_stage(run: StageRun) -> StageResult:
     refuse_other_commit(head.location, seen.version, seen.commit_mark)
     selection = asked_selection(run.table.compaction)
     how = rewriting(head, selection)
-    with run.output.scratch() as scratch:
+    with run.output.scratch() as scratch, failed_values(selection.where, table=head.table):
         rows = planned_bins(
             run.spark,
             head,

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from maint_assets.compaction.dictionaries import column_bytes, held_bytes, with_dictionaries
+from maint_assets.storage.leaves import bounded_leaves, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,7 +108,8 @@ def _writer(sink: BinaryIO | pa.NativeFile, first: pa.Table, how: Rewriting) -> 
         store_decimal_as_integer=True,
         write_page_checksum=True,
         write_batch_size=_batch_rows(first),
-        use_dictionary=[path for column in _repeating(first) for path in _leaves(column)],  # pyright: ignore[reportArgumentType]
+        use_dictionary=[path for column in _repeating(first) for path, _ in leaves(column)],  # pyright: ignore[reportArgumentType]
+        write_statistics=bounded_leaves(first.schema),  # pyright: ignore[reportArgumentType]
     )
 
 
@@ -137,19 +139,3 @@ def _repeating(rows: pa.Table) -> Iterator[pa.Field]:
             continue
         if distinct <= _MOST_DISTINCT * (len(values) - values.null_count):
             yield column
-
-
-def _leaves(field: pa.Field) -> Iterator[str]:
-    """The paths of a column's leaves in the Parquet schema."""
-    kind = field.type
-    if pa.types.is_struct(kind):
-        below = [leaf for part in kind for leaf in _leaves(part)]
-    elif pa.types.is_list(kind):
-        below = [f"list.{leaf}" for leaf in _leaves(kind.value_field.with_name("element"))]
-    elif pa.types.is_map(kind):
-        parts = kind.key_field.with_name("key"), kind.item_field.with_name("value")
-        below = [f"key_value.{leaf}" for part in parts for leaf in _leaves(part)]
-    else:
-        yield field.name
-        return
-    yield from (f"{field.name}.{leaf}" for leaf in below)

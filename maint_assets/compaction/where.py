@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import re
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from maint_assets.compaction.bins import COMPACTION_ARROW, COMPACTION_SCHEMA
 from maint_assets.delta.schema import Decimal, Primitive
-from maint_assets.errors import PredicateError, one_line
+from maint_assets.errors import PredicateError, of_text, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from pyspark.sql import Column
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _FILE, _MATCHES = "__maint_assets_file", "__maint_assets_matches"
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
+_TRY = "use try_cast or try_divide"
 _SUBQUERY = re.compile(r"\bselect\b", re.IGNORECASE)
 
 
@@ -47,17 +49,14 @@ def of_partitions(files: Rows, where: str, *, partitions: Iterable[Field], table
         ),
     )
     reason = F.when(F.col(_MATCHES), F.col("reason")).otherwise(F.lit("other_partition"))
-    noise = logging.getLogger("SQLQueryContextLogger")
-    disabled, noise.disabled = noise.disabled, True  # what is wrong is told in one sentence
     try:
-        matched = typed.select(_FILE, F.expr(where).cast("boolean").alias(_MATCHES))
-        kind = typed.select(F.expr(where).alias("found")).schema["found"].dataType
+        with _unlogged():
+            matched = typed.select(_FILE, F.expr(where).cast("boolean").alias(_MATCHES))
+            kind = typed.select(F.expr(where).alias("found")).schema["found"].dataType
     except (AnalysisException, ParseException) as error:
         raise PredicateError(
             table, f"where {where!r} {_fault(error)}", f"use partition columns: {names}"
         ) from error
-    finally:
-        noise.disabled = disabled
     if not isinstance(kind, T.BooleanType):
         raise PredicateError(
             table, f"where {where!r} is of type {kind.simpleString()}", "give a condition"
@@ -66,11 +65,52 @@ def of_partitions(files: Rows, where: str, *, partitions: Iterable[Field], table
     return replace(files, frame=shown.select(*frame.columns), function=_typed)
 
 
+@contextmanager
+def failed_values(where: str | None, *, table: str) -> Generator[None, None, None]:
+    """PredicateError for a predicate that fails on a partition value while files are matched.
+
+    Errors that executors mark as ours stay what they are.
+    """
+    try:
+        with _unlogged():
+            yield
+    except PySparkException as error:
+        if where is None or of_text(str(error)) is not None or not _is_of_value(error):
+            raise
+        raise PredicateError(
+            table, f"where {where!r} fails on a partition value ({_sentence(error)})", _TRY
+        ) from error
+
+
+@contextmanager
+def _unlogged() -> Generator[None, None, None]:
+    """Silence of PySpark's log of SQL errors: what is wrong is said in one sentence.
+
+    Only ``PySparkLogger`` may make this logger: a plain one of its name makes each later SQL
+    error of the process a TypeError.
+    """
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    disabled, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = disabled
+
+
+def _is_of_value(error: PySparkException) -> bool:
+    """Whether Spark blames a value: SQLSTATE of class 22, "data exception"."""
+    return (error.getSqlState() or "").startswith("22")
+
+
+def _sentence(error: PySparkException) -> str:
+    return one_line(error).partition(" SQLSTATE")[0]
+
+
 def _fault(error: PySparkException) -> str:
     if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
         name = (error.getMessageParameters() or {}).get("objectName", "a column")
         return f"names {name}, which is no partition column"
-    return f"is not valid ({one_line(error).partition(' SQLSTATE')[0]})"
+    return f"is not valid ({_sentence(error)})"
 
 
 def _typed(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from maint_assets.storage.leaves import bounded_leaves
 from maint_assets.storage.parts import row_hashes, unwritten
 from maint_assets.storage.rows import told, units
 
@@ -141,7 +142,14 @@ class _Part:
 
 
 def _writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
-    return pq.ParquetWriter(path, schema, compression="snappy", store_schema=False)
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="snappy",
+        store_schema=False,
+        # Readers push filters down to the typed values of partitions and statistics.
+        write_statistics=bounded_leaves(schema),  # pyright: ignore[reportArgumentType]
+    )
 
 
 def _batches(paths: Iterable[str]) -> Iterator[pa.RecordBatch]:

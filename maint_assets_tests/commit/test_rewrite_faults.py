@@ -13,6 +13,7 @@ from maint_assets.errors import (
     ConflictError,
     CorruptLogError,
     LogGapError,
+    NoRoomError,
     StalePlanError,
     UnknownOutcomeError,
 )
@@ -81,6 +82,47 @@ def test_write_that_never_succeeds_leaves_the_files(
 
     assert not raised.value.files_may_be_removed
     assert len(tried) == FAULTS
+
+
+FULL = OSError(28, "No space left on device"), OSError("Unable to copy (os error 122)")
+
+
+@pytest.mark.parametrize("fault", FULL)
+def test_a_commit_for_which_there_is_no_room_is_surely_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: OSError
+) -> None:
+    table_of(tmp_path)
+    head, bins = two_bins(tmp_path)
+
+    def put(*_: object) -> bool:
+        raise fault
+
+    monkeypatch.setattr(rewrites, "put_if_absent", put)
+
+    with pytest.raises(NoRoomError, match=r"0005.json cannot be written .*make room") as raised:
+        commit_rewrites(head, bins, Terms().request())
+    assert raised.value.files_may_be_removed
+    assert head_of(tmp_path).version == 4
+
+
+@pytest.mark.parametrize("other", [OSError("timeout"), None], ids=["timeout", "not-listed"])
+def test_want_of_room_after_a_doubtful_write_leaves_the_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: OSError | None
+) -> None:
+    table_of(tmp_path)
+    head, bins = two_bins(tmp_path)
+    answers = iter([other])
+
+    def put(*_: object) -> bool:
+        answer = next(answers, FULL[0])
+        if answer is None:
+            return False
+        raise answer
+
+    monkeypatch.setattr(rewrites, "put_if_absent", put)
+
+    with pytest.raises(UnknownOutcomeError):
+        commit_rewrites(head, bins, Terms().request())
 
 
 def test_failed_write_whose_version_another_took_is_no_doubt(

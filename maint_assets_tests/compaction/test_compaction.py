@@ -1,6 +1,7 @@
 """Stories of a compaction: what is merged, what is refused, what others do meanwhile."""
 
 import json
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
@@ -122,6 +124,35 @@ def test_predicates_of_anything_else_are_refused(
 
     with pytest.raises(PredicateError, match=said):
         compacting(tmp_path, where=where).compact()
+
+
+@pytest.mark.parametrize("where", ["cast(day as int) = 1"])
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_predicate_that_fails_on_a_value_is_said_to(
+    where: str, files: int, spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    small_files(tmp_path, files=files)
+
+    with pytest.raises(PySparkException):
+        delta_spark.forget(spark)
+        spark.sql(f"OPTIMIZE {delta_spark.table(tmp_path)} WHERE {where}")
+    with pytest.raises(PredicateError, match=r"fails on a partition value \(\["):
+        compacting(tmp_path, where=where).compact()
+
+
+def test_sql_errors_stay_what_they_are_after_a_plan_with_a_predicate(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loggers = {
+        k: v for k, v in logging.Logger.manager.loggerDict.items() if "QueryContext" not in k
+    }
+    monkeypatch.setattr(logging.Logger.manager, "loggerDict", loggers)
+    small_files(tmp_path)
+
+    compacting(tmp_path, where="day = '1'").compact()
+
+    with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
+        spark.sql("SELECT nothing")
 
 
 def test_partition_values_are_compared_as_their_type(

@@ -83,6 +83,28 @@ def test_parts_of_columns_keep_their_dictionaries(tmp_path: Path) -> None:
     assert file.read().to_pydict() == {key: list(value) for key, value in columns.items()}
 
 
+def test_footers_hold_no_bounds_of_floating_point_numbers(tmp_path: Path) -> None:
+    struct = [{"name": name, "type": name} for name in ("float", "long")]
+    by_number = {"type": "map", "keyType": "double", "valueType": "float"}
+    fields = {
+        "x": "double",
+        "n": "long",
+        "s": {"type": "struct", "fields": struct},
+        "l": LIST | {"elementType": "double"},
+        "m": by_number | {"valueContainsNull": True},
+    }
+    how = table_of(tmp_path, fields)
+    columns = {
+        "x": [1.0, float("nan")], "n": [1, 2], "s": [{"float": 1.0, "long": 2}] * 2,
+        "l": [[1.0]] * 2, "m": [[(1.0, 2.0)]] * 2,
+    }  # fmt: skip
+
+    group = written(how, columns).metadata.row_group(0)
+
+    leaves = [group.column(at) for at in range(group.num_columns)]
+    assert [each.path_in_schema for each in leaves if each.is_stats_set] == ["n", "s.long"]
+
+
 FEW = pa.array(["a", "b"] * 2_000).dictionary_encode()
 LONG = pa.array(["a" * 4_092, "b" * 4_092] * 2_000).dictionary_encode()
 
