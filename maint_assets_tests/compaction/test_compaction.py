@@ -514,3 +514,18 @@ def test_what_came_before_a_lost_worker_is_kept_and_told(
     assert "Py4JJavaError" in str(done.error)
     assert (done.done.bins, done.done.versions) == (1, [7])
     assert done.ledger is not None and list(Path(done.ledger).glob("*.parquet"))
+
+
+def test_an_executed_plan_is_refused_when_it_is_approved_again(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    small_files(tmp_path / "t")
+    chain = compacting(tmp_path / "t")
+    digest = chain.compact().planned.plan.digest
+    commits = len(list((tmp_path / "t" / "_delta_log").iterdir()))
+
+    error = chain.launcher.execute(chain.table, digest, "a test", stage="rewritten_files").error
+
+    assert error is not None
+    assert "was executed by run " in str(error)
+    assert len(list((tmp_path / "t" / "_delta_log").iterdir())) == commits
