@@ -230,7 +230,7 @@ def _executed(
                 StoppedError(terms.plan.table, "stopped before all was rewritten"),
             )
         try:
-            with run.output.scratch() as scratch, typed_errors():
+            with run.output.scratch() as scratch, typed_errors(), run.told_to_stop(scratch):
                 done = rewritten_batch(run.spark, batch, terms, scratch=scratch)
         except (MaintError, *SPARK_ERRORS, OSError) as error:
             if not outcome.versions:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
 
 from maint_assets.assets.spark import parallelism
+from maint_assets.storage.intents import give_sign
+from maint_assets.storage.location import Location
 from maint_assets.storage.rows import part_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from maint_assets.assets.spark import StageSession
@@ -70,6 +76,17 @@ class StageRun:
     def output(self) -> StageDataset:
         """The dataset that this stage writes."""
         return self.store.dataset(self.table.name, self.stage, self.run_ids[0])
+
+    @contextlib.contextmanager
+    def told_to_stop(self, directory: str) -> Iterator[None]:
+        """Within it, tasks that look into a directory for the sign to stop get it there."""
+        if self.session is None:
+            yield
+            return
+        place = Location.of(directory)
+        self.session.interrupts.tell_tasks = partial(give_sign, place)
+        yield
+        self.session.interrupts.tell_tasks = None
 
     def now_ms(self) -> int:
         """The time now in ms."""
