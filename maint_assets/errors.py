@@ -19,6 +19,7 @@ MaintError
   ConflictError                   exit 1: others changed the table; surely nothing was committed
   UnknownOutcomeError             exit 1: nobody knows whether a commit was written
   DeletionFailedError             exit 1: some planned paths are still there
+  StoppedError                    exit 1: an interrupt ended what was going on
   RewriteError                    exit 1: a rewrite that would not keep the rows
   StorageError                    exit 1: a directory or file that cannot be read or written
   StageMissingError               exit 1: an upstream stage was never materialised
@@ -129,6 +130,10 @@ class UnknownOutcomeError(MaintError):
 
 class DeletionFailedError(MaintError):
     """Some planned paths could not be deleted; the ledger names each."""
+
+
+class StoppedError(MaintError):
+    """An interrupt ended a stage; what it had done until then is recorded."""
 
 
 class RewriteError(MaintError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from maint_assets.errors import StalePlanError
@@ -27,7 +28,10 @@ class Approval:
         return self.plan is not None
 
     def refuse_other(self, run: StageRun, planned: str, digest: str) -> None:
-        """StalePlanError when the current plan of a stage is not what is approved."""
+        """StalePlanError when the current plan of a stage is not what is approved, or is done.
+
+        One whose execution failed or was interrupted may be executed again.
+        """
         if self.plan is None:
             if not run.is_of_this_run(planned):
                 raise StalePlanError(
@@ -40,6 +44,13 @@ class Approval:
                 run.table.uri,
                 f"the approved plan is {self.plan.strip()}, the current one {digest}",
                 f"look at the current {planned} and approve that one",
+            )
+        done = run.executed_since(planned, digest)
+        if done is not None:
+            raise StalePlanError(
+                run.table.uri,
+                f"plan {digest} was executed by run {done.run_id} at {_time(done.time_ms)}",
+                "plan again",
             )
 
 
@@ -60,3 +71,7 @@ def refuse_other_rows(
         raise StalePlanError(
             run.table.uri, f"the rows of plan {digest} are not those it was made of", "plan again"
         )
+
+
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -62,14 +62,15 @@ def checkpoint(launcher: Launcher, table: TableSettings) -> CheckpointReport:
     head = table_head(Location.of(table.uri))
     with (
         launcher.around(),
-        told(STAGE, partial(tasks_of, run), log=lambda _: None),
         typed_errors(),
-        stage(run.spark, run.run_ids[0], f"{table.name}: {STAGE}"),
+        stage(lambda: run.store.spark, run.run_ids[0], f"{table.name}: {STAGE}") as spark,
         run.output.scratch() as scratch,
     ):
-        written = write_checkpoint(
-            run.spark, head, parallelism=run.parallelism, scratch=scratch, now_ms=run.now_ms()
-        )
+        run = replace(run, session=spark)
+        with told(STAGE, partial(tasks_of, run), log=lambda _: None):
+            written = write_checkpoint(
+                run.spark, head, parallelism=run.parallelism, scratch=scratch, now_ms=run.now_ms()
+            )
     report = CheckpointReport(head.table, written, round(time.monotonic() - started, 3))
     run.output.write_summary(report)
     return report

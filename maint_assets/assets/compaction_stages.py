@@ -35,7 +35,7 @@ from maint_assets.compaction.row_check import RowCheck
 from maint_assets.compaction.skipping import ColumnSkipping, Versions, column_skipping
 from maint_assets.compaction.where import failed_values
 from maint_assets.config import milliseconds
-from maint_assets.errors import MaintError, RewriteError
+from maint_assets.errors import MaintError, RewriteError, StoppedError
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
@@ -192,6 +192,8 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     checkpoint = _checkpointed(run, head, outcome.versions)
     if checkpoint is not None:
         made = result(run, written, replace(summary, checkpoint_version=checkpoint))
+    if run.is_stopping:
+        raise _stopped(run, summary, plan)
     if ended is not None:
         raise ended
     if summary.failed:
@@ -201,6 +203,15 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
             f"see each in {run.output.rows_location.path}, mend the cause and run again",
         )
     return made
+
+
+def _stopped(run: StageRun, summary: RewrittenSummary, plan: CompactionPlan) -> StoppedError:
+    return StoppedError(
+        plan.table,
+        f"stopped: {summary.bins} of {plan.bins} bins were rewritten and committed, see "
+        f"{run.output.rows_location.path}",
+        "plan again for the rest",
+    )
 
 
 def _executed(
@@ -215,8 +226,14 @@ def _executed(
     total = target.nothing()
     outcome = Outcome(terms.how.schema.partitions, terms.how.ordering)
     for batch in commit_batches(planned, max_bytes=max_bytes):
+        if run.is_stopping:
+            return (
+                total,
+                outcome,
+                StoppedError(terms.plan.table, "stopped before all was rewritten"),
+            )
         try:
-            with run.output.scratch() as scratch, typed_errors():
+            with run.output.scratch() as scratch, typed_errors(), run.told_to_stop(scratch):
                 done = rewritten_batch(run.spark, batch, terms, scratch=scratch)
         except (MaintError, *SPARK_ERRORS, OSError) as error:
             if not outcome.versions:
@@ -229,7 +246,7 @@ def _executed(
 
 def _skipping(run: StageRun, terms: Terms, outcome: Outcome) -> list[ColumnSkipping] | None:
     """What readers skip now; None without an order, and where it cannot be told."""
-    if terms.how.ordering is None or not outcome.versions:
+    if terms.how.ordering is None or not outcome.versions or run.is_stopping:
         return None
     try:
         after = table_head(terms.head.location, version=outcome.versions[-1])
@@ -253,7 +270,7 @@ def _checkpointed(run: StageRun, head: TableHead, versions: list[int]) -> int | 
     makes one.
     """
     due = [version for version in versions if version % head.properties.checkpoint_interval == 0]
-    if not due:
+    if not due or run.is_stopping:
         return None
     try:
         with run.output.scratch() as scratch, typed_errors():

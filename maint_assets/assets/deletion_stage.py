@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from maint_assets.assets.acting import acting
 from maint_assets.assets.approval import refuse_other_rows
 from maint_assets.assets.progress import Share, recorded_share
 from maint_assets.assets.spark import typed_errors
@@ -15,7 +16,7 @@ from maint_assets.assets.store import Dataset
 from maint_assets.assets.vacuum_stages import StageResult, result
 from maint_assets.config import milliseconds
 from maint_assets.errors import DeletionFailedError, MaintError, StorageError
-from maint_assets.storage.ledger import ledger_parts, refuse_unrecorded
+from maint_assets.storage.ledger import Tally, ledger_parts, refuse_unrecorded, tally
 from maint_assets.vacuum import records
 from maint_assets.vacuum.deletion import (
     DELETION_SCHEMA,
@@ -131,14 +132,16 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
     refuse_unrecorded(run.output.rows_location, plan.paths)
     if plan.files + plan.directories == 0:
         return Deleted(0, 0, 0, 0, 0, 0)
+    run.refuse_stopping()
     if not run.table.vacuum.log_commits:
         return _executed(run, plan)
     start_version = records.start(head, plan, now_ms=run.now_ms)
     try:
         done = _executed(run, plan)
     except BaseException:  # Terminate too: the log must not end with START
-        with contextlib.suppress(MaintError):  # what ended the deletion is what to tell
-            records.end(plan, None, now_ms=run.now_ms)
+        with contextlib.suppress(MaintError, OSError):  # what ended the deletion is what to tell
+            found = _deleted_of(tally(run.output.rows_location))
+            records.end(plan, found, now_ms=run.now_ms, is_whole=False)
         raise
     end_version = records.end(plan, done, now_ms=run.now_ms)
     return replace(done, start_version=start_version, end_version=end_version)
@@ -150,7 +153,7 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
     if plan.paths > SMALL_PLAN and plan.directories:
         jobs.append(directory_deletion(run.spark, parts, plan, ledger=ledger))
     try:
-        with typed_errors():
+        with acting(run, plan.paths, digest=plan.digest), typed_errors():
             outcomes = [row for job in jobs for row in job.collect()]
     except StorageError as error:
         recorded_paths = sum(part.rows for part in ledger_parts(ledger)[0])
@@ -160,6 +163,18 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
         ledger_rows = run.spark.read.schema(DELETION_SCHEMA).parquet(ledger.path)
         outcomes = recorded(ledger_rows).collect()
     return _deleted(outcomes)
+
+
+def _deleted_of(found: Tally) -> Deleted:
+    both = found.files + found.directories
+    return Deleted(
+        files=found.files["deleted"],
+        directories=found.directories["deleted"],
+        bytes=found.bytes,
+        missing=both["missing"],
+        failed=both["failed"],
+        skipped=both["skipped"],
+    )
 
 
 def _deleted(totals: Iterable[Row]) -> Deleted:

@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version as package_version
 from typing import Optional
 
 import dagster as dg
 
+from maint_assets.assets.acting import settle_former
 from maint_assets.assets.approval import Approval
 from maint_assets.assets.metadata import metadata, preview
 from maint_assets.assets.progress import told
@@ -27,6 +29,8 @@ RESOURCE = "maintenance"
 PLANNING_RETRIES = dg.RetryPolicy(
     max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
 )
+
+_CANCELED = {dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED}
 
 SpecHook = Callable[[dg.AssetSpec, TableSettings], dg.AssetSpec]
 
@@ -116,6 +120,7 @@ def _executing(
 ):
     def run(context: dg.AssetExecutionContext, config: ApprovedPlan | AutomaticPlan):
         approval = Approval(config.approved_plan, config.approved_by)
+        settle_former(getattr(context.resources, RESOURCE), table)
         return _materialized(
             context, stage, table=table, compute=lambda stage_run: execute(stage_run, approval)
         )
@@ -157,16 +162,28 @@ def _materialized(
     names = next(list(chain) for chain in CHAINS.values() if stage.name in chain)
     description = f"{table.name}: {stage.name} {names.index(stage.name) + 1}/{len(names)}"
     logger.info("%s", description)
-    watched = told(description, partial(stage.progress, run), log=logger.info)
+    _refuse_canceled(context)
     try:
-        with typed_errors(), spark_stage(run.spark, context.run.run_id, description), watched:
-            return _materialize_result(stage, run, compute(run))
+        with (
+            typed_errors(),
+            spark_stage(lambda: store.spark, context.run.run_id, description) as spark,
+        ):
+            run = replace(run, session=spark)
+            with told(description, partial(stage.progress, run), log=logger.info):
+                return _materialize_result(stage, run, compute(run))
     except MaintError as error:
         raise dg.Failure(
             str(error),
             metadata={"error": dg.MetadataValue.text(error.marked())},
             allow_retries=error.retryable,
         ) from error
+
+
+def _refuse_canceled(context: dg.AssetExecutionContext) -> None:
+    """DagsterExecutionInterruptedError in a run that Terminate has reached, in any process."""
+    found = context.instance.get_run_by_id(context.run.run_id)
+    if found is not None and found.status in _CANCELED:
+        raise dg.DagsterExecutionInterruptedError(f"run {found.run_id} is canceled")
 
 
 def _materialize_result(stage: Stage, run: StageRun, made: StageResult) -> dg.MaterializeResult:

@@ -18,7 +18,7 @@ from maint_assets.assets.log_report import (
 )
 from maint_assets.assets.report import VacuumReport, execute_vacuum, plan_vacuum
 from maint_assets.assets.stages import CHAINS
-from maint_assets.errors import MaintError
+from maint_assets.errors import MaintError, StoppedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -84,6 +84,8 @@ def run_tables(
         for branch in branches:
             try:
                 _run_branch(launcher, table, branch, report, execute=execute, agreed=agreed)
+            except StoppedError:  # a person, or who runs us, wants nothing more
+                raise
             except MaintError as error:
                 report.error = report.error or error
     return reports

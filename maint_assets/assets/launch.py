@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from maint_assets.assets.acting import settle_former
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
+from maint_assets.assets.interrupts import stopped
 from maint_assets.assets.jobs import planned_keys, stage_store
 from maint_assets.assets.store import StageDataset, StageStore
-from maint_assets.errors import MaintError, of_text
+from maint_assets.errors import MaintError, StoppedError, of_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
     from maint_assets.assets.stages import Branch
     from maint_assets.config import Maintenance, TableSettings
+
+
+_INTERRUPTS = {"KeyboardInterrupt", "DagsterExecutionInterruptedError"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,7 @@ class Launcher:
         self, table: TableSettings, keys: list[dg.AssetKey], config: dict[str, object]
     ) -> Launched:
         assets = self._assets(table)
+        settle_former(self.store, table)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         with self.around():
             result = dg.materialize(
@@ -102,6 +108,7 @@ class Launcher:
                 run_config={**config, **quiet},
                 raise_on_error=False,
             )
+        _raise_stopped(result)
         return Launched(result.run_id, _seconds(result), _error(result))
 
     def _assets(self, table: TableSettings) -> list[dg.AssetsDefinition]:
@@ -121,6 +128,16 @@ def launcher(settings: Maintenance) -> Iterator[Launcher]:
     else:
         with dg.DagsterInstance.ephemeral() as instance:
             yield Launcher(settings, instance)
+
+
+def _raise_stopped(result: dg.ExecuteInProcessResult) -> None:
+    """StoppedError after an interrupt: whoever launched the run is to launch nothing more."""
+    if (found := stopped(result.run_id)) is not None:
+        raise StoppedError(*found.args) from found
+    for event in result.all_events:
+        error = event.job_failure_data.error if event.is_run_failure else None
+        if error is not None and error.cls_name in _INTERRUPTS:
+            raise StoppedError("run", "stopped between two stages")
 
 
 def _seconds(result: dg.ExecuteInProcessResult) -> dict[str, float]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from maint_assets.assets.acting import acting
 from maint_assets.assets.approval import plan_digest, refuse_other_rows
 from maint_assets.assets.metadata import human_time
 from maint_assets.assets.progress import Share, recorded_share
@@ -322,7 +323,7 @@ def _executed(run: StageRun, plan: LogCleanupPlan) -> Cleaned:
     if not plan.files:
         return Cleaned({}, 0, plan.earliest_version_before, 0)
     ledger = run.output.rows_location
-    with typed_errors():
+    with acting(run, plan.files, digest=plan.digest), typed_errors():
         parts = run.upstream("expired_logs").parts()
         (done,) = deleted_logs(run.spark, parts, plan, ledger=ledger).values(Cleaned)
     if done.attempt:

@@ -76,6 +76,8 @@ def recorded_share(run: StageRun, planned_stage: str, planned: Callable[[], int]
 
 def tasks_of(run: StageRun) -> Share | None:
     """The tasks of the stages that Spark runs now; None while it runs none."""
+    if run.session is None or not run.session.is_started or run.is_stopping:
+        return None
     tracker = run.spark.sparkContext.statusTracker()
     found = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
     done = sum(stage.numCompletedTasks for stage in found if stage is not None)

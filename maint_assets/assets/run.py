@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
 
 from maint_assets.assets.spark import parallelism
+from maint_assets.storage.intents import give_sign
+from maint_assets.storage.location import Location
 from maint_assets.storage.rows import part_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
+    from maint_assets.assets.spark import StageSession
     from maint_assets.assets.store import StageDataset, StageStore
     from maint_assets.config import TableSettings
     from maint_assets.storage.rows import Rows
 
 Summary = TypeVar("Summary")
+
+
+_DATA_VERSION = "dagster/data_version"
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """An execution of a plan that came to its end: in which run, and when."""
+
+    run_id: str
+    time_ms: int
 
 
 @dataclass(frozen=True)
@@ -31,12 +49,23 @@ class StageRun:
     store: StageStore
     instance: dg.DagsterInstance
     run_ids: tuple[str, ...]
+    session: StageSession | None = None
     known: dict[str, tuple[str, StageDataset]] = field(default_factory=dict)
 
     @property
     def spark(self) -> SparkSession:
         """The session of the run."""
-        return self.store.spark
+        return self.store.spark if self.session is None else self.session.spark
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether an interrupt has come."""
+        return self.session is not None and self.session.interrupts.is_asked
+
+    def refuse_stopping(self) -> None:
+        """DagsterExecutionInterruptedError once an interrupt has come."""
+        if self.session is not None:
+            self.session.interrupts.refuse()
 
     @property
     def parallelism(self) -> int:
@@ -47,6 +76,17 @@ class StageRun:
     def output(self) -> StageDataset:
         """The dataset that this stage writes."""
         return self.store.dataset(self.table.name, self.stage, self.run_ids[0])
+
+    @contextlib.contextmanager
+    def told_to_stop(self, directory: str) -> Iterator[None]:
+        """Within it, tasks that look into a directory for the sign to stop get it there."""
+        if self.session is None:
+            yield
+            return
+        place = Location.of(directory)
+        self.session.interrupts.tell_tasks = partial(give_sign, place)
+        yield
+        self.session.interrupts.tell_tasks = None
 
     def now_ms(self) -> int:
         """The time now in ms."""
@@ -63,6 +103,17 @@ class StageRun:
     def is_of_this_run(self, stage: str) -> bool:
         """Whether that dataset is of this run, or of the one it re-executes."""
         return self.run_of(stage) in self.run_ids
+
+    def executed_since(self, planned: str, digest: str) -> Execution | None:
+        """The whole execution of a plan by this stage, if there was one since the plan was made."""
+        plan = self.instance.get_latest_materialization_event(self._key(planned))
+        done = self.instance.get_latest_materialization_event(self.key)
+        if plan is None or done is None or done.timestamp < plan.timestamp:
+            return None
+        made = done.asset_materialization
+        if made is None or (made.tags or {}).get(_DATA_VERSION) != digest:
+            return None
+        return Execution(done.run_id, int(done.timestamp * 1000))
 
     def rows(self, stage: str, *, task_rows: int = 0) -> Rows:
         """The rows of another stage, divided among as many tasks as they are worth."""

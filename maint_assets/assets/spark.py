@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dagster_pyspark import LazyPySparkResource
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from maint_assets.assets.interrupts import interruptible
 from maint_assets.assets.java import find_java
 from maint_assets.errors import of_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from types import FrameType
 
     from pyspark.sql import SparkSession
+
+    from maint_assets.assets.interrupts import Interrupts
 
 DEFAULTS = {
     "spark.app.name": "maint-assets",
@@ -36,8 +38,6 @@ DEFAULTS = {
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """What a failed job raises: the second where no Python code failed, as when a worker is lost."""
-
-_CANCEL_SECONDS = 10
 
 
 def spark_resource(settings: Mapping[str, str]) -> LazyPySparkResource:
@@ -79,23 +79,69 @@ def typed_errors() -> Iterator[None]:
         raise marked from error
 
 
-@contextlib.contextmanager
-def stage(spark: SparkSession, run_id: str, description: str) -> Iterator[None]:
-    """Within it, Spark's jobs bear the stage's name, and Terminate in the UI cancels them.
+class StageSession:
+    """The session as one stage uses it: started when it is first asked for, its jobs tagged."""
 
-    PySpark's call into the JVM cannot be interrupted: jobs are cancelled from another thread
-    before Dagster's own handler raises (spec: dagster.md 4.3). Main thread on Unix only.
+    def __init__(
+        self,
+        session: Callable[[], SparkSession],
+        run_id: str,
+        description: str,
+        *,
+        interrupts: Interrupts,
+    ) -> None:
+        self.interrupts = interrupts
+        self._session, self._run_id, self._description = session, run_id, description
+        self._spark: SparkSession | None = None
+        self._tags: _Tags | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the stage has asked for the session."""
+        return self._spark is not None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session; DagsterExecutionInterruptedError when the stage is to stop."""
+        self.interrupts.refuse()
+        if self._spark is None:
+            self._spark = self._tagged(self._session())
+            self.interrupts.refuse()
+        return self._spark
+
+    def close(self) -> None:
+        """Takes the tag off again; not after an interrupt, which gives the session up."""
+        if self._tags is not None and not self.interrupts.is_asked:
+            self._tags.remove(self._run_id)
+
+    def _tagged(self, spark: SparkSession) -> SparkSession:
+        if threading.current_thread() is threading.main_thread():
+            self.interrupts.install()  # again: a context that starts takes Ctrl-C for itself
+        self._tags = _tags(spark)
+        self._tags.add(self._run_id)
+        self.interrupts.cancel = partial(self._tags.cancel, self._run_id)
+        with contextlib.suppress(PySparkException):
+            spark.sparkContext.setJobDescription(self._description)
+        return spark
+
+
+@contextlib.contextmanager
+def stage(
+    session: Callable[[], SparkSession], run_id: str, description: str
+) -> Iterator[StageSession]:
+    """Within it, Spark's jobs bear the stage's name, and an interrupt ends them and the stage.
+
+    Refuses to begin in a run that was interrupted before. See ``interrupts``.
     """
-    tags = _tags(spark)
-    tags.add(run_id)
-    with contextlib.suppress(PySparkException):
-        spark.sparkContext.setJobDescription(description)
-    restore = _cancel_on_interrupt(tags, run_id)
-    try:
-        yield
-    finally:
-        restore()
-        tags.remove(run_id)
+    with interruptible(run_id, description) as interrupts:
+        found = StageSession(session, run_id, description, interrupts=interrupts)
+        try:
+            yield found
+        except Exception:
+            with contextlib.suppress(Exception):  # what ended the stage is what to tell
+                found.close()
+            raise
+        found.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +160,3 @@ def _tags(spark: SparkSession) -> _Tags:
     except PySparkException:  # Spark Connect has no context
         return _Tags(spark.addTag, spark.removeTag, spark.interruptTag)
     return _Tags(context.addJobTag, context.removeJobTag, context.cancelJobsWithTag)
-
-
-def _cancel_on_interrupt(tags: _Tags, run_id: str) -> Callable[[], object]:
-    if threading.current_thread() is not threading.main_thread():
-        return lambda: None
-    previous = signal.getsignal(signal.SIGINT)
-
-    def cancel(number: int, frame: FrameType | None) -> None:
-        helper = threading.Thread(target=tags.cancel, args=(run_id,), daemon=True)
-        helper.start()
-        helper.join(_CANCEL_SECONDS)
-        if callable(previous):
-            previous(number, frame)
-
-    signal.signal(signal.SIGINT, cancel)
-    return lambda: signal.signal(signal.SIGINT, previous)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from maint_assets.commit.rewrites import commit_rewrites
 from maint_assets.commit.rewritten import Committed, RewriteRequest, RewrittenBin
@@ -16,15 +20,16 @@ from maint_assets.compaction.packages import Package
 from maint_assets.compaction.rewrite import REWRITTEN_ARROW, remove_outputs, rewritten
 from maint_assets.compaction.spark_engine import rewritten_by_spark, spark_bins
 from maint_assets.delta.actions import Add
-from maint_assets.errors import MaintError
+from maint_assets.errors import MaintError, StoppedError
 from maint_assets.storage.columns import batch_of
+from maint_assets.storage.intents import StopSign
+from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Target, slice_batches
 from maint_assets.storage.rows import slices, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from maint_assets.compaction.plan import CompactionPlan
@@ -81,13 +86,39 @@ def rewritten_batch(
     how = terms.how
 
     def rewrite(some: list[Package]) -> Iterator[pa.RecordBatch]:
-        for package in some:
-            files = slice_batches(package.part)
-            if package.ordered:
-                yield from ordered(files, how, scratch=scratch)
-            else:
-                yield from rewritten(files, how)
+        sign, made = StopSign(Location(scratch, scratch)), list[pa.RecordBatch]()
+        try:
+            for package in some:
+                _refuse_stopped(sign, how.table)
+                files = slice_batches(package.part)
+                found = ordered(files, how, scratch=scratch)
+                for rows in found if package.ordered else rewritten(files, how):
+                    made.append(rows)
+                    yield rows
+        except BaseException:  # of this attempt nothing is ever committed
+            remove_outputs(how.table, _bins(row for rows in made for row in rows.to_pylist()))
+            raise
 
+    try:
+        rows = _rewritten_rows(spark, batch, rewrite, how=how, target=target)
+        bins = _bins(rows)
+    except BaseException:  # an interrupt too: the commit was not begun
+        remove_outputs(how.table, _bins(_left_rows(scratch)))
+        raise
+    done = _committed(bins, terms, started_ms=started_ms)
+    return batch_of(_with_outcomes(rows, done), REWRITTEN_ARROW)
+
+
+def _rewritten_rows(
+    spark: SparkSession,
+    batch: Sequence[Package],
+    rewrite: Callable[[list[Package]], Iterator[pa.RecordBatch]],
+    *,
+    how: Rewriting,
+    target: Target,
+) -> list[dict[str, Any]]:
+    """The files of a batch of packages, rewritten by the jobs that its packages need."""
+    scratch = target.directory
     large = [package for package in batch if package.is_large_and_ordered]
     others = [package for package in batch if not package.is_large_and_ordered]
     tasks = [[package] for package in sorted(others, key=lambda each: -each.bytes)]
@@ -100,8 +131,21 @@ def rewritten_batch(
     if left:
         rows = [row for row in rows if row["state"] != "left"]
         rows += rewritten_by_spark(spark, spark_bins(left), how, scratch=scratch)
-    done = _committed(_bins(rows), terms, started_ms=started_ms)
-    return batch_of(_with_outcomes(rows, done), REWRITTEN_ARROW)
+    return rows
+
+
+def _left_rows(scratch: str) -> Iterator[dict[str, Any]]:
+    """What tasks that ended told of their files, where their job did not come to its end."""
+    for path in Path(scratch).glob("*.parquet"):
+        with contextlib.suppress(OSError, pa.ArrowException):  # not whole: its task removes its own
+            found = pq.read_table(path)
+            if found.schema.names == REWRITTEN_ARROW.names:
+                yield from found.to_pylist()
+
+
+def _refuse_stopped(sign: StopSign, table: str) -> None:
+    if sign.is_given(at_once=True):
+        raise StoppedError(table, "stopped; of the batch that was being rewritten nothing stays")
 
 
 def _rows(part: PartSlice) -> Iterator[dict[str, Any]]:

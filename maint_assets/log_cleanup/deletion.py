@@ -33,7 +33,8 @@ from maint_assets.log_cleanup.soundness import soundness
 from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
 from maint_assets.storage import read, write
 from maint_assets.storage.columns import arrow_schema, column
-from maint_assets.storage.ledger import BATCH_PATHS, record
+from maint_assets.storage.intents import StopSign
+from maint_assets.storage.ledger import BATCH_PATHS, recording
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import PartSlice, refuse_changed, slice_batches
 from maint_assets.storage.rows import slices, told, units
@@ -110,6 +111,8 @@ def cleaned(rows: Iterable[pa.RecordBatch], plan: LogCleanupPlan, ledger: Locati
     for batch in rows:
         planned = pa.Table.from_batches([batch])
         for first in range(0, planned.num_rows, BATCH_PATHS):
+            if task.sign.is_given(at_once=True):
+                return task.cleaned()
             task.execute(planned.slice(first, BATCH_PATHS))
     return task.cleaned()
 
@@ -138,27 +141,25 @@ class _Task:
     def __init__(self, plan: LogCleanupPlan, ledger: Location) -> None:
         self.location, self.plan, self.ledger = Location(plan.table, plan.table), plan, ledger
         self.done: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-        self.bytes = 0
+        self.bytes, self.sign = 0, StopSign(ledger)
         self.anchor = _anchor_files(log_directory(self.location), plan)
         self._commit_left = False
         self._links: set[str] = set()
 
     def execute(self, rows: pa.Table) -> None:
-        """Deletes one batch and records it."""
+        """Deletes one batch, or what of it is done when the sign to stop comes, and records it."""
         self._refuse_lost_anchor()
         self._links = {each for each in (STAGED, SIDECARS) if read.is_link(self.location, each)}
-        outcomes: list[write.Deletion] = []
         planned = rows.select(["path", "kind", "version", "size", "modified_ms"]).to_pylist()
-        try:
+        table = self.location.uri
+        with recording(self.ledger, rows, schema=_LEDGER_ARROW, table=table) as outcomes:
             for row in planned:
+                if self.sign.is_given(at_once=not outcomes):
+                    break
                 outcomes.append(self._deleted(row))
                 is_left = outcomes[-1].outcome in {"failed", "skipped"}
                 self._commit_left |= is_left and row["kind"] == "commit"
-        finally:
-            if outcomes:
-                acted = rows.slice(0, len(outcomes))
-                record(self.ledger, acted, outcomes, schema=_LEDGER_ARROW, table=self.location.uri)
-        for row, done in zip(planned, outcomes, strict=True):
+        for row, done in zip(planned, outcomes, strict=False):
             self.done[row["kind"]][done.outcome] += 1
             self.bytes += row["size"] if done.outcome == "deleted" else 0
 

@@ -27,7 +27,8 @@ from maint_assets.snapshot.log import LOG, contiguous_after, log_files
 from maint_assets.snapshot.newer import NewerCommits, refuse_old, refuse_other_table
 from maint_assets.storage import read, write
 from maint_assets.storage.columns import arrow_schema, batch_of, column
-from maint_assets.storage.ledger import BATCH_PATHS, record
+from maint_assets.storage.intents import StopSign
+from maint_assets.storage.ledger import BATCH_PATHS, recording
 from maint_assets.storage.location import Location
 from maint_assets.storage.parts import Part, PartSlice, refuse_changed, slice_batches
 from maint_assets.storage.rows import TASK_ROWS, packed, slices, units
@@ -176,6 +177,8 @@ def _deletes(
         task = _Task(plan, ledger)
         for rows in read(some):
             for first in range(0, rows.num_rows, BATCH_PATHS):
+                if task.sign.is_given(at_once=True):
+                    break
                 task.execute(rows.slice(first, BATCH_PATHS))
         yield task.counted()
 
@@ -204,7 +207,7 @@ class _Task:
 
     def __init__(self, plan: VacuumPlan, ledger: Location) -> None:
         self.location, self.ledger = Location(plan.table, plan.table), ledger
-        self.root = TableRoot.of(plan.table)
+        self.root, self.sign = TableRoot.of(plan.table), StopSign(ledger)
         self.newer = NewerCommits(
             self.location,
             table_id=plan.table_id,
@@ -215,22 +218,20 @@ class _Task:
         self.done: dict[tuple[str, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
 
     def execute(self, rows: pa.Table) -> None:
-        """Deletes one batch and records it."""
+        """Deletes one batch, or what of it is done when the sign to stop comes, and records it."""
         self.newer.refresh()
         columns = [rows[name] for name in ("path", "size", "modified_ms")]
         columns.append(pc.equal(rows["kind"], "directory"))
         values = (column.to_pylist() for column in columns)
         planned = list(map(_Planned._make, zip(*values, strict=True)))
         skipped = self._skipped(rows["path"])
-        outcomes: list[write.Deletion] = []
-        try:
+        table = self.location.uri
+        with recording(self.ledger, rows, schema=_LEDGER_ARROW, table=table) as outcomes:
             for each in planned:
+                if self.sign.is_given(at_once=not outcomes):
+                    break
                 outcomes.append(skipped.get(each.path) or self._delete(each))
-        finally:
-            if outcomes:
-                acted = rows.slice(0, len(outcomes))
-                record(self.ledger, acted, outcomes, schema=_LEDGER_ARROW, table=self.location.uri)
-        for each, done in zip(planned, outcomes, strict=True):
+        for each, done in zip(planned, outcomes, strict=False):
             paths, size = self.done[done.outcome, each.is_directory]
             self.done[done.outcome, each.is_directory] = (paths + 1, size + each.size)
 

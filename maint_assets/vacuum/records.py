@@ -35,13 +35,15 @@ def start(head: TableHead, plan: VacuumPlan, *, now_ms: Callable[[], int]) -> in
     )
 
 
-def end(plan: VacuumPlan, done: Deleted | None, *, now_ms: Callable[[], int]) -> int:
-    """The version of the VACUUM END commit: COMPLETED only when nothing failed."""
-    metrics: dict[str, str] = {}
-    if done is not None:
-        metrics["numDeletedFiles"] = str(done.files + done.directories)
-        metrics["numVacuumedDirectories"] = str(plan.scanned_directories)
-    status = "COMPLETED" if done is not None and not done.failed else "FAILED"
+def end(
+    plan: VacuumPlan, done: Deleted, *, now_ms: Callable[[], int], is_whole: bool = True
+) -> int:
+    """The version of the VACUUM END commit: COMPLETED only when all was done and nothing failed."""
+    metrics = {
+        "numDeletedFiles": str(done.files + done.directories),
+        "numVacuumedDirectories": str(plan.scanned_directories),
+    }
+    status = "COMPLETED" if is_whole and not done.failed else "FAILED"
     head = table_head(Location.of(plan.table))
     return commit_record(
         head, "VACUUM END", parameters={"status": status}, metrics=metrics, now_ms=now_ms

@@ -315,3 +315,48 @@ def test_the_approver_is_recorded(chain: Chain) -> None:
         done.planned.plan.digest,
     )
     assert replace(done.done, approved_by=None) != done.done
+
+
+def test_an_executed_plan_is_refused_when_it_is_approved_again_and_nothing_is_written(
+    table: TableBuilder, chain: Chain
+) -> None:
+    report = chain.execute(chain.plan())
+    run_id, commits = (
+        last_run_of(chain, "deletion"),
+        len(list((table.path / "_delta_log").iterdir())),
+    )
+
+    error = raised(chain.launch(report.planned.plan.digest).error)
+
+    assert isinstance(error, StalePlanError)
+    assert f"was executed by run {run_id} at " in str(error)
+    assert len(list((table.path / "_delta_log").iterdir())) == commits
+    assert last_run_of(chain, "deletion") == run_id
+
+
+def test_a_new_plan_with_the_digest_of_an_executed_one_is_executed(
+    table: TableBuilder, chain: Chain
+) -> None:
+    chain.vacuum()
+    empty = chain.vacuum()
+
+    again = chain.vacuum()
+
+    assert again.planned.plan.digest == empty.planned.plan.digest
+    assert again.error is None
+
+
+def test_a_wrong_digest_is_refused_before_spark_starts(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain.plan()
+
+    def started(_: object) -> SparkSession:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("maint_assets.assets.store.session", started)
+
+    error = raised(chain.launch("0" * 32).error)
+
+    assert isinstance(error, StalePlanError)
+    assert "the approved plan is 000" in str(error)

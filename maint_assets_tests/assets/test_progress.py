@@ -40,7 +40,8 @@ def test_progress_is_shown_often_and_logged_now_and_then(
 
 
 def test_tasks_of_a_running_job_are_counted(spark: SparkSession) -> None:
-    run = cast("Any", SimpleNamespace(spark=spark))
+    session = SimpleNamespace(is_started=True)
+    run = cast("Any", SimpleNamespace(spark=spark, session=session, is_stopping=False))
 
     def slowly(batches: Any) -> Any:
         for batch in batches:

@@ -19,8 +19,8 @@ resource = spark_resource({"spark.master": "local[1]"})
 
 @dg.asset
 def first(context: dg.AssetExecutionContext) -> None:
-    with stage(session(resource), context.run.run_id, "first"):
-        session(resource).range(1).count()
+    with stage(lambda: session(resource), context.run.run_id, "first") as spark:
+        spark.spark.range(1).count()
 
 def slow(batches):
     for batch in batches:
@@ -29,9 +29,9 @@ def slow(batches):
 
 @dg.asset(deps=[first])
 def hangs(context: dg.AssetExecutionContext) -> None:
-    with stage(session(resource), context.run.run_id, "hangs"):
+    with stage(lambda: session(resource), context.run.run_id, "hangs") as spark:
         print("HANGS", flush=True)
-        session(resource).range(1).mapInArrow(slow, "id long").collect()
+        spark.spark.range(1).mapInArrow(slow, "id long").collect()
 
 with dg.DagsterInstance.ephemeral() as instance:
     try:

@@ -16,7 +16,13 @@ from pyspark.sql import SparkSession
 from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
 from maint_assets.commit.rewrites import commit_rewrites
 from maint_assets.compaction.execution import rewritten_batch
-from maint_assets.errors import ConflictError, PredicateError, RewriteError, StalePlanError
+from maint_assets.errors import (
+    ConflictError,
+    PredicateError,
+    RewriteError,
+    StalePlanError,
+    StoppedError,
+)
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain, change_plan, planned_rows
 from maint_assets_tests.compaction.conftest import Compacting
@@ -397,7 +403,10 @@ def test_a_plan_whose_rows_were_changed_is_not_executed(
     assert DeltaTable(tmp_path).version() == table.version and rows(tmp_path) == before
 
 
-def test_the_same_plan_is_executed_once(tmp_path: Path, compacting: Compacting) -> None:
+def test_a_plan_whose_execution_dagster_never_heard_of_is_committed_once(
+    tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maint_assets.assets.run.StageRun.executed_since", lambda *_: None)
     small_files(tmp_path)
     before = rows(tmp_path)
     chain = compacting(tmp_path)
@@ -545,3 +554,39 @@ def test_what_came_before_a_lost_worker_is_kept_and_told(
     assert "Py4JJavaError" in str(done.error)
     assert (done.done.bins, done.done.versions) == (1, [7])
     assert done.ledger is not None and list(Path(done.ledger).glob("*.parquet"))
+
+
+def test_an_executed_plan_is_refused_when_it_is_approved_again(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    small_files(tmp_path / "t")
+    chain = compacting(tmp_path / "t")
+    digest = chain.compact().planned.plan.digest
+    commits = len(list((tmp_path / "t" / "_delta_log").iterdir()))
+
+    error = chain.launcher.execute(chain.table, digest, "a test", stage="rewritten_files").error
+
+    assert error is not None
+    assert "was executed by run " in str(error)
+    assert len(list((tmp_path / "t" / "_delta_log").iterdir())) == commits
+
+
+def test_an_interrupt_before_the_commit_leaves_no_new_file(
+    tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_files(tmp_path / "t")
+    before = {path.name for path in (tmp_path / "t").rglob("*.parquet")}
+    written: set[str] = set()
+
+    def interrupted(*_: object) -> None:
+        written.update(path.name for path in (tmp_path / "t").rglob("*.parquet"))
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("maint_assets.compaction.execution._bins", interrupted)
+
+    with pytest.raises(StoppedError):
+        compacting(tmp_path / "t").compact()
+
+    assert written > before
+    assert {path.name for path in (tmp_path / "t").rglob("*.parquet")} == before

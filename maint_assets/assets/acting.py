@@ -1,0 +1,103 @@
+"""The part of an executing stage in which tasks delete: it ends when none of them acts any more."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from maint_assets.assets.store import Dataset
+from maint_assets.errors import MaintError, StoppedError
+from maint_assets.log_cleanup.deletion import DELETED_LOGS_SCHEMA
+from maint_assets.storage import intents
+from maint_assets.storage.columns import arrow_schema
+from maint_assets.storage.ledger import ledger_parts, settle, tally
+from maint_assets.storage.location import Location
+from maint_assets.vacuum.deletion import DELETION_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from maint_assets.assets.run import StageRun
+    from maint_assets.assets.store import StageStore
+    from maint_assets.config import TableSettings
+
+WAIT_SECONDS = 30.0
+"""So long the end of a stage waits for tasks that act."""
+
+LEASE_SECONDS = 600.0
+"""A batch that was begun on another machine is taken to go on for so long."""
+
+_LEDGERS = {
+    "deletion": arrow_schema(DELETION_SCHEMA),
+    "deleted_logs": arrow_schema(DELETED_LOGS_SCHEMA),
+}
+_INTERRUPTS = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
+
+
+@contextlib.contextmanager
+def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
+    """Within it tasks delete; whatever ends it, they have ended and each deleted path has its row.
+
+    Raises StoppedError, with what was done, when an interrupt ended it.
+    """
+    run.refuse_stopping()
+    ledger = run.output.rows_location
+    if run.session is not None:
+        run.session.interrupts.tell_tasks = partial(intents.give_sign, ledger)
+    try:
+        yield
+        run.refuse_stopping()
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            intents.give_sign(ledger)
+        left = _settled(run, wait_s=WAIT_SECONDS)
+        with contextlib.suppress(MaintError, OSError):
+            written = Dataset(tally(ledger).paths, digest, {})
+            run.output.write_manifest(written, *ledger_parts(ledger))
+        if run.is_stopping or isinstance(error, _INTERRUPTS):
+            raise _stopped(run, planned, left) from error
+        raise
+    _settled(run, wait_s=WAIT_SECONDS)
+
+
+def settle_former(store: StageStore, table: TableSettings) -> None:
+    """Records what killed runs of a table deleted last; batches that go on are left alone."""
+    base, place = Location.of(store.base_uri).below(table.name), Location.of(table.uri)
+    for stage, schema in _LEDGERS.items():
+        for left in Path(base.path, stage).glob("*/rows/_intents"):
+            ledger = Location.of(str(left.parent))
+            with contextlib.suppress(MaintError, OSError):  # the next run tries again
+                settle(ledger, schema=schema, table=place, is_over=_is_over)
+
+
+def _settled(run: StageRun, *, wait_s: float) -> int:
+    """The batches of this stage that are open still after the time to wait for them."""
+    ledger, until = run.output.rows_location, time.monotonic() + wait_s
+    table, schema = Location.of(run.table.uri), _LEDGERS[run.stage]
+    left = 0
+    with contextlib.suppress(MaintError, OSError):  # the intents are left to the next run
+        while left := settle(ledger, schema=schema, table=table, is_over=_is_over):
+            if time.monotonic() > until:
+                break
+            time.sleep(0.05)
+    intents.tidy(ledger)
+    return left
+
+
+def _is_over(intent: intents.Intent) -> bool:
+    return not intent.is_acting(now_s=time.time(), lease_s=LEASE_SECONDS)
+
+
+def _stopped(run: StageRun, planned: int, left: int) -> StoppedError:
+    ledger = run.output.rows_location
+    done = tally(ledger)
+    deleted = done.files["deleted"] + done.directories["deleted"]
+    found = f"stopped: {deleted:,} of {planned:,} paths were deleted, see the ledger {ledger.path}"
+    if left:
+        found += f"; {left} tasks did not end within {WAIT_SECONDS:.0f} s and may delete on"
+    return StoppedError(run.table.uri, found, "run it again to finish")

@@ -1,0 +1,155 @@
+"""How a stage ends when it is interrupted: Ctrl-C, Terminate, SIGTERM, or a terminal that closes.
+
+A signal is not raised at once: PySpark's call into the JVM would leave its answer unread, and
+whatever spoke to the JVM next would fail in the place of the interrupt. It is kept, the tasks are
+told to stop, Spark's jobs are cancelled from another thread, and the interrupt is raised when the
+stage has come to its end. After PATIENCE_SECONDS it is raised in the middle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from maint_assets.errors import MaintError, StoppedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+PATIENCE_SECONDS = 60.0
+GRACE_SECONDS = 3.0
+"""So long tasks that act may take to end by themselves before Spark cancels their job."""
+
+_AGAIN_SECONDS = 0.5
+_CANCEL_SECONDS = 5.0
+_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+_INTERRUPTS = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
+
+_stopped: dict[str, MaintError] = {}
+"""The runs of this process that were interrupted, each with what is to tell of it."""
+
+
+def stopped(run_id: str) -> MaintError | None:
+    """What is to tell of a run that was interrupted in one of its stages; None of any other."""
+    return _stopped.get(run_id)
+
+
+def refuse_stopped(run_id: str) -> None:
+    """DagsterExecutionInterruptedError, which nothing retries, in a run that was interrupted."""
+    if run_id in _stopped:
+        raise dg.DagsterExecutionInterruptedError(f"nothing more is started: {_stopped[run_id]}")
+
+
+class Interrupts:
+    """Whether a stage is to stop, and how it is brought to its end."""
+
+    def __init__(self, run_id: str, where: str) -> None:
+        self.run_id, self.where = run_id, where
+        self.is_asked = False
+        self.cancel: Callable[[], object] = lambda: None
+        self.tell_tasks: Callable[[], object] | None = None
+        self._is_late = False
+        self._heard: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._main = threading.main_thread().ident or 0
+
+    def refuse(self) -> None:
+        """DagsterExecutionInterruptedError when the stage is to stop."""
+        if self.is_asked:
+            raise dg.DagsterExecutionInterruptedError(self.where)
+
+    def install(self) -> dict[int, object]:
+        """Hears the signals from now on, and gives the handlers that there were."""
+        heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+        return {each: signal.signal(each, self._hear) for each in heard}
+
+    def watch(self) -> threading.Thread:
+        """The thread that acts on a signal."""
+        thread = threading.Thread(target=self._watch, name="interrupts", daemon=True)
+        thread.start()
+        return thread
+
+    def ended(self) -> None:
+        """The stage has come to its end."""
+        self._heard.put(None)
+
+    def as_raised(self, cause: BaseException | None) -> BaseException:
+        """The interrupt, noted so that the run starts nothing more."""
+        told = cause if isinstance(cause, MaintError) else None
+        _stopped[self.run_id] = told or StoppedError(self.where, "stopped before its end")
+        return dg.DagsterExecutionInterruptedError(str(_stopped[self.run_id]))
+
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        self.is_asked = True
+        self._heard.put(number)  # takes no lock that this thread may hold
+        if self._is_late:
+            raise dg.DagsterExecutionInterruptedError(self.where)
+
+    def _watch(self) -> None:
+        if (number := self._heard.get()) is None:
+            return
+        late = time.monotonic() + PATIENCE_SECONDS
+        pause = 0.0
+        if self.tell_tasks is not None:
+            pause = GRACE_SECONDS
+            with contextlib.suppress(OSError):
+                self.tell_tasks()
+        while not self._has_ended(pause):
+            if time.monotonic() > late:
+                self._is_late = True
+                signal.pthread_kill(self._main, number)
+                return
+            helper = threading.Thread(target=self._cancelled, daemon=True)
+            helper.start()
+            helper.join(_CANCEL_SECONDS)
+            pause = _AGAIN_SECONDS
+
+    def _cancelled(self) -> None:
+        with contextlib.suppress(Exception):  # the JVM may be gone, or the job at its end
+            self.cancel()
+
+    def _has_ended(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                if self._heard.get(timeout=max(until - time.monotonic(), 0)) is None:
+                    return True
+            except queue.Empty:
+                return False
+
+
+@contextlib.contextmanager
+def interruptible(run_id: str, where: str) -> Iterator[Interrupts]:
+    """Within it a signal brings the stage to its end, and then only is raised.
+
+    Whatever else the stage ends with then, the interrupt is what it raises. Main thread only.
+    """
+    refuse_stopped(run_id)
+    found = Interrupts(run_id, where)
+    is_main = threading.current_thread() is threading.main_thread()
+    previous = found.install() if is_main else {}
+    watcher = found.watch() if is_main else None
+    ended: BaseException | None = None
+    try:
+        yield found
+    except BaseException as error:
+        ended = error
+        if not found.is_asked and not isinstance(error, _INTERRUPTS):
+            raise
+        found.is_asked = True
+    finally:
+        found.ended()
+        if watcher is not None:
+            watcher.join(_CANCEL_SECONDS)
+        for number, handler in previous.items():
+            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+    if found.is_asked:
+        raise found.as_raised(ended) from None

@@ -1,0 +1,141 @@
+"""What a task is about to do: noted before a batch, forgotten once its outcomes are recorded.
+
+An intent that is there still is of a task that acts now, or of one that was killed: it says which
+process it is of. All of it lies below the ledger, in names that readers of Parquet leave out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import socket
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from maint_assets.storage.location import Location
+
+LOOK_SECONDS = 0.1
+"""A task looks for the sign to stop about so often."""
+
+_INTENTS, _SIGN = "_intents", "_stop"
+_OWNER = b"owner"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A batch that was begun and not recorded."""
+
+    batch: str
+    path: pathlib.Path
+
+    def rows(self) -> pa.Table | None:
+        """The planned rows of the batch; None where it was never noted whole, so never begun."""
+        try:
+            with pa.ipc.open_file(self.path.read_bytes()) as file:
+                return file.read_all()
+        except (OSError, pa.ArrowException):
+            return None
+
+    def is_acting(self, *, now_s: float, lease_s: float) -> bool:
+        """Whether its task may act still: its process lives, or is elsewhere and began lately."""
+        try:
+            with pa.ipc.open_file(self.path.read_bytes()) as file:
+                owner = (file.schema.metadata or {}).get(_OWNER, b"").decode()
+            began_s = self.path.stat().st_mtime
+        except (OSError, pa.ArrowException):
+            return False
+        host, _, process = owner.partition("|")
+        if host == socket.gethostname():
+            pid, _, started = process.partition("|")
+            return _started(int(pid)) == started
+        return now_s - began_s < lease_s
+
+
+def note(ledger: Location, batch: str, rows: pa.Table) -> None:
+    """Notes the planned rows of a batch before any of them is touched."""
+    target = _intent(ledger, batch)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    owner = f"{socket.gethostname()}|{os.getpid()}|{_own_start(os.getpid())}"
+    marked = rows.replace_schema_metadata({_OWNER: owner.encode()})
+    partial = target.with_suffix(".tmp")
+    with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, marked.schema) as writer:
+        writer.write_table(marked)
+    partial.rename(target)
+
+
+def forget(ledger: Location, batch: str) -> None:
+    """Removes the intent of a batch whose outcomes are recorded."""
+    target = _intent(ledger, batch)
+    target.unlink(missing_ok=True)
+
+
+def noted(ledger: Location) -> Iterator[Intent]:
+    """The batches that were begun and not recorded."""
+    for path in sorted(pathlib.Path(ledger.path, _INTENTS).glob("*.arrow")):
+        yield Intent(path.stem, path)
+
+
+def tidy(ledger: Location) -> None:
+    """Removes the place of intents once it is empty; the sign stays, for tasks that come late."""
+    with contextlib.suppress(OSError):
+        for left in ledger.file(_INTENTS).glob("*.tmp"):
+            left.unlink(missing_ok=True)
+        ledger.file(_INTENTS).rmdir()
+
+
+def give_sign(ledger: Location) -> None:
+    """Tells the tasks that write to this ledger to stop."""
+    sign = ledger.file(_SIGN)
+    sign.parent.mkdir(parents=True, exist_ok=True)
+    sign.touch()
+
+
+class StopSign:
+    """What tells a task to stop: the sign beside its ledger, or the end of what started it.
+
+    Spark's cancel does not end a Python worker in the middle of a batch.
+    """
+
+    def __init__(self, ledger: Location) -> None:
+        self._path, self._parent = str(ledger.file(_SIGN)), os.getppid()
+        self._given, self._looked = False, 0.0
+
+    def is_given(self, *, at_once: bool = False) -> bool:
+        """Whether the task is to stop, seen LOOK_SECONDS ago at most."""
+        now = time.monotonic()
+        if not self._given and (at_once or now - self._looked >= LOOK_SECONDS):
+            self._looked = now
+            self._given = os.getppid() != self._parent or os.path.lexists(self._path)
+        return self._given
+
+
+def _intent(ledger: Location, batch: str) -> pathlib.Path:
+    return ledger.file(f"{_INTENTS}/{batch}.arrow")
+
+
+@cache
+def _own_start(pid: int) -> str:
+    return _started(pid) or ""
+
+
+def _started(pid: int) -> str | None:
+    """When a process of this machine started, as Linux counts; empty elsewhere; None without it."""
+    with contextlib.suppress(OSError):
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        fields = text.rpartition(")")[2].split()
+        return None if fields[0] in {"Z", "X"} else fields[19]
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return ""
+    return ""
