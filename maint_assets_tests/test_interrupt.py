@@ -71,8 +71,17 @@ def _last_commit(table: Path) -> dict[str, object]:
     return next(line["commitInfo"] for line in lines if "commitInfo" in line)
 
 
-@pytest.mark.parametrize("to_all", [False, True], ids=["driver", "group"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("number", "to_all"),
+    [
+        (signal.SIGINT, True),
+        (signal.SIGTERM, False),
+        pytest.param(signal.SIGHUP, True, marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, False, marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, True, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, False, marks=pytest.mark.long),
+    ],
+)
 def test_a_signal_stops_all_tasks_before_the_end_is_written(
     table: Path, number: signal.Signals, to_all: bool
 ) -> None:

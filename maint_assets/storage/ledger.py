@@ -75,11 +75,35 @@ def recording(
         raise StorageError(table, found, "make room and run the deletion again") from error
     try:
         yield outcomes
-    finally:
-        if outcomes:
-            acted = rows.slice(0, len(outcomes))
-            record(ledger, acted, outcomes, schema=schema, table=table, batch=batch)
-        intents.forget(ledger, batch)
+    except BaseException:
+        # Nobody knows what became of the path at which it ended: the rest stays an intent.
+        with contextlib.suppress(OSError, StorageError):
+            intents.note(ledger, str(uuid.uuid4()), rows.slice(len(outcomes)))
+            _close(ledger, batch, acted=(rows, outcomes), schema=schema, table=table)
+        raise
+    _close(ledger, batch, acted=(rows, outcomes), schema=schema, table=table)
+
+
+def _close(
+    ledger: Location,
+    batch: str,
+    *,
+    acted: tuple[pa.Table, list[write.Deletion]],
+    schema: pa.Schema,
+    table: str,
+) -> None:
+    """Records the outcomes of the first rows of a batch, and forgets its intent."""
+    rows, outcomes = acted
+    if outcomes:
+        record(
+            ledger,
+            rows.slice(0, len(outcomes)),
+            outcomes,
+            schema=schema,
+            table=table,
+            batch=batch,
+        )
+    intents.forget(ledger, batch)
 
 
 def settle(
@@ -149,8 +173,8 @@ def record(
         raise StorageError(
             table,
             f"the ledger {ledger.uri} cannot be written ({one_line(error)}): what became "
-            f"of the last {len(outcomes)} paths is not recorded",
-            "make room and run the deletion again",
+            f"of the last {len(outcomes)} paths is not recorded yet",
+            "make room and run it again, which records them",
         ) from error
 
 

@@ -5,12 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -122,7 +124,10 @@ def test_nothing_is_deleted_that_could_not_be_recorded(
 def test_a_disk_that_fills_up_ends_the_deletion_and_the_next_finishes_it(
     tmp_path: Path, small_disk: Path, chain_of: ChainOf
 ) -> None:
-    """Long names that do not compress: 700 kB hold the outcomes of three batches."""
+    """Long names that do not compress: 700 kB hold three batches, and the next one's intent.
+
+    The outcomes of the last batch are recorded by the next run: its intent is on the disk.
+    """
     table, names = strays(tmp_path, 0), Random(7)
     for _ in range(4_500):
         table.stray(f"s{names.randbytes(95).hex()}", content=b"", age_days=9)
@@ -133,14 +138,18 @@ def test_a_disk_that_fills_up_ends_the_deletion_and_the_next_finishes_it(
     with pytest.raises(StorageError) as raised:
         chain.execute(report)
 
-    assert len(list(tmp_path.glob("s*"))) == 500
-    assert "outcomes of 3000 of 4500 paths are recorded" in str(raised.value)
-    assert "what became of the last 1000 paths is not" in str(raised.value)
+    assert len(list(tmp_path.glob("s*"))) == 1_500
+    assert "outcomes of 2000 of 4500 paths are recorded" in str(raised.value)
+    assert "what became of the last 1000 paths is not recorded yet" in str(raised.value)
     filler.unlink()
     again = chain.execute(report)
     assert again.error is None
     assert again.done
-    assert (again.done.files, again.done.missing) == (500, 4_000)
+    assert (again.done.files, again.done.missing) == (1_500, 3_000)
+    runs = Path(again.done.ledger).parents[1]
+    [former] = [run for run in runs.iterdir() if run.name not in again.done.ledger]
+    rows = ds.dataset(former / "rows", format="parquet").to_table().to_pylist()
+    assert Counter(row["outcome"] for row in rows) == {"deleted": 3_000}
 
 
 def test_a_plan_that_cannot_be_written_is_no_plan(
