@@ -29,6 +29,7 @@ from maint_assets.snapshot.summary import (
     refused_operations,
     snapshot_summary,
 )
+from maint_assets.storage import read
 from maint_assets.storage.location import Location
 from maint_assets.vacuum import records
 from maint_assets.vacuum.aliases import NO_ALIASES, Aliases, aliases
@@ -233,7 +234,7 @@ def diff_stage(run: StageRun) -> StageResult:
 
 def _aliases(run: StageRun, seen: SnapshotSummary, *, linked: int) -> Aliases:
     """What the plan has in common with files outside of the table, and with those behind links."""
-    if not seen.outside and not linked:
+    if not seen.outside and not linked and not read.has_mounts(Location.of(seen.table)):
         return NO_ALIASES
     with run.output.scratch() as scratch:
         return aliases(

@@ -48,6 +48,8 @@ _STAGED = re.compile(r"(?P<version>[0-9]+)\.[^./]+\.json")
 _TEMPORARY = re.compile(rf"\.[^/]+\.{_UUID}\.tmp|_commit_{_UUID}\.json\.tmp")
 _HADOOP_CHECKSUM = re.compile(r"\.(?P<name>[^/]+)\.crc")
 
+_DIGITS = 20
+
 _PLAIN = {
     "json": LogFileKind.COMMIT,
     "crc": LogFileKind.CHECKSUM,
@@ -109,6 +111,14 @@ EXEMPTIONS = (
     Exemption("_change_data", "change data files are removed by age"),
     Exemption("_delta_index", "bloom filter indexes are removed by age"),
 )
+
+
+def is_log_name(name: str) -> bool:
+    """Whether a file of this name, wherever it lies, may be one of a Delta log.
+
+    A link may lead from a log to it.
+    """
+    return name[:_DIGITS].isdigit() and LogFile.parse(name) is not None
 
 
 def commit_name(version: int) -> str:

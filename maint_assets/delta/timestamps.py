@@ -16,6 +16,10 @@ _UNITS = (
 )
 
 
+LEAST_MS = 100_000_000_000
+"""A time below (of 1973) is none in ms: some writers leave it out, or give it in seconds."""
+
+
 def monotonic(times: Sequence[tuple[int, int]]) -> dict[int, int]:
     """The times in ms by version, from (version, file time): each later than the one before.
 

@@ -28,8 +28,9 @@ def commit_path(version: int) -> str:
 def commit_lines(location: Location, path: str) -> Iterator[bytes]:
     """The non-blank lines of a commit. Raises OSError, and CorruptLogError where none is an action.
 
-    Delta takes such a commit for an empty one.
+    Delta takes such a commit for an empty one. What is no file is not opened: a pipe has no end.
     """
+    _refuse_no_file(location, path)
     is_sound = False
     for line in read.lines(location, path):
         is_sound = is_sound or holds_action(line)
@@ -42,12 +43,19 @@ def commit_lines(location: Location, path: str) -> Iterator[bytes]:
         )
 
 
+def _refuse_no_file(location: Location, path: str) -> None:
+    if not read.is_file(location, path) and read.exists(location, path):
+        name = path.rpartition("/")[2]
+        raise CorruptLogError(location.uri, f"{name} is no file", "restore it from a backup")
+
+
 def commit_mark(location: Location, version: int) -> str:
     """A digest of the commit of a version: a log that was put back may use its number again.
 
     Raises LogGapError and CorruptLogError.
     """
     name = commit_name(version)
+    _refuse_no_file(location, commit_path(version))
     try:
         return read.digest(location, commit_path(version))
     except FileNotFoundError as error:
@@ -60,8 +68,8 @@ def commit_mark(location: Location, version: int) -> str:
 def is_commit(location: Location, version: int, mark: str) -> bool | None:
     """Whether the commit of a version is the one of that mark; None where it is gone."""
     try:
-        return read.digest(location, commit_path(version)) == mark
-    except OSError:
+        return commit_mark(location, version) == mark
+    except (LogGapError, CorruptLogError):
         return None
 
 

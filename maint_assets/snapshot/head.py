@@ -27,6 +27,7 @@ from maint_assets.snapshot.log import (
     SIDECARS,
     LogEntry,
     LogSegment,
+    has_lost_commits,
     log_files,
     segments,
     up_to,
@@ -49,6 +50,7 @@ Value = TypeVar("Value")
 
 logger = logging.getLogger(__name__)
 
+_LOOKS = 2
 _HEAD_COLUMNS = ("protocol", "metaData", "sidecar", "checkpointMetadata")
 
 
@@ -92,8 +94,9 @@ def table_head(location: Location, version: int | None = None) -> TableHead:
     passed over for an older one, or for all commits, where the log allows it (logs.md 3.7).
     """
     table = location.uri
+    told = _told_version(location) if version is None else -1
     try:
-        entries = log_files(location)
+        entries = _listed(location)
     except PermissionError as error:
         raise NotADeltaTableError(
             table, f"_delta_log cannot be read ({error.strerror})", "allow reading it"
@@ -102,6 +105,7 @@ def table_head(location: Location, version: int | None = None) -> TableHead:
         entries = up_to(entries, version, table=table)
     first_error: MaintError | None = None
     for segment in segments(entries, table=table):
+        _refuse_lost_commits(segment, told, table=table)
         try:
             return _head(location, segment)
         except (CorruptLogError, LogGapError) as error:
@@ -114,6 +118,36 @@ def table_head(location: Location, version: int | None = None) -> TableHead:
             table, "is not a Delta table: its _delta_log is empty", "give the root of a Delta table"
         )
     raise first_error
+
+
+def _told_version(location: Location) -> int:
+    """The version that the hint tells of; -1 without one. To be read before the log is listed."""
+    try:
+        hint = parse_hint(read.content(location, HINT))
+    except OSError:
+        return -1
+    return -1 if hint is None else hint.version
+
+
+def _listed(location: Location) -> list[LogEntry]:
+    """The files of the log; again where a writer may have added some while they were listed."""
+    entries = log_files(location)
+    for _ in range(_LOOKS):
+        if not has_lost_commits(entries):
+            break
+        entries = log_files(location)
+    return entries
+
+
+def _refuse_lost_commits(segment: LogSegment, told: int, *, table: str) -> None:
+    """LogGapError when the hint told of a newer version: what made it is lost."""
+    if told > segment.version:
+        raise LogGapError(
+            table,
+            f"_last_checkpoint tells of version {told}, but the log ends with version "
+            f"{segment.version}",
+            "restore the missing files of _delta_log, or remove _last_checkpoint if it is stale",
+        )
 
 
 def sidecar_file(row: Any, location: Location, entry: LogEntry) -> SidecarFile:

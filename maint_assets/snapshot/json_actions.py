@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from maint_assets.delta.actions import is_only_add, may_hold, parse_action
 from maint_assets.delta.paths import TableRoot
+from maint_assets.delta.timestamps import LEAST_MS
 from maint_assets.snapshot.commits import commit_lines
 from maint_assets.snapshot.log_units import log_errors
 from maint_assets.snapshot.places import placed, vector_path
@@ -164,7 +165,11 @@ def _commits(found: list[_Told]) -> pa.RecordBatch:
 
 
 def _commit_ms(info: CommitInfo, unit: LogUnit) -> int | None:
-    """The in-commit timestamp from the version on that has them, else the time of the file."""
-    if unit.ict_from is not None and unit.version >= unit.ict_from:
-        return info.in_commit_timestamp or unit.commit_ms
+    """The in-commit timestamp from the version on that has them, else the time of the file.
+
+    One that is none in ms does not count.
+    """
+    told_ms = info.in_commit_timestamp or 0
+    if unit.ict_from is not None and unit.version >= unit.ict_from and told_ms >= LEAST_MS:
+        return told_ms
     return unit.commit_ms

@@ -10,7 +10,7 @@ import msgspec
 
 from maint_assets.delta.names import LogFile, LogFileKind, commit_name
 from maint_assets.delta.timestamps import monotonic
-from maint_assets.errors import LogGapError, NotADeltaTableError
+from maint_assets.errors import CorruptLogError, LogGapError, NotADeltaTableError
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -80,15 +80,33 @@ class LogSegment:
 def log_files(location: Location, *, since: int | None = None) -> list[LogEntry]:
     """The named files of the log in listing order; empty checkpoint files are no files.
 
-    Of all versions, or as Delta lists a log from a version on: by name.
+    Of all versions, or as Delta lists a log from a version on: by name. Raises CorruptLogError for
+    a commit that is a directory, a device or a link to nothing.
     """
     first = None if since is None else f"{since:020d}."
     found = ((LogFile.parse(entry.name), entry) for entry in read.files(location, LOG, first=first))
     return [
         LogEntry(file, entry.size, entry.modified_ms)
         for file, entry in found
-        if file is not None and not (file.kind in _CHECKPOINTS and entry.size == 0)
+        if file is not None and _is_file(file, entry.size, table=location.uri)
     ]
+
+
+def _is_file(file: LogFile, size: int, *, table: str) -> bool:
+    if file.kind is LogFileKind.COMMIT and size < 0:
+        raise CorruptLogError(
+            table,
+            f"{file.name} is a directory, a device or a link to nothing, and no commit",
+            "restore it from a backup or a replica",
+        )
+    return size > 0 or (size == 0 and file.kind not in _CHECKPOINTS)
+
+
+def has_lost_commits(entries: Iterable[LogEntry]) -> bool:
+    """Whether files tell of a version that no commit is there for, nor for a later one."""
+    newest = max(map(_newest_version, entries), default=-1)
+    commits = (e.file.version for e in entries if e.file.kind is LogFileKind.COMMIT)
+    return newest > max(commits, default=-1)
 
 
 def segments(entries: Iterable[LogEntry], *, table: str) -> Iterator[LogSegment]:
@@ -127,7 +145,7 @@ def up_to(entries: Iterable[LogEntry], version: int, *, table: str) -> list[LogE
         raise LogGapError(
             table, f"version {version} is not in its log, which has {versions}", "give another one"
         )
-    return [entry for entry in known if entry.file.version <= version]
+    return [entry for entry in known if _newest_version(entry) <= version]
 
 
 def contiguous_after(entries: Iterable[LogEntry], version: int, *, table: str) -> list[LogEntry]:
@@ -235,18 +253,24 @@ def _segment(
 
 
 def _refuse_older(segment: LogSegment, entries: Iterable[LogEntry], *, table: str) -> None:
-    """LogGapError for a segment below a checkpoint: commits that made that version are lost.
+    """LogGapError for a segment below what other files tell of: newer commits are lost.
 
     What they added would look like files that nobody needs.
     """
-    versions = [e.file.version for e in entries if e.file.kind in _CHECKPOINTS]
-    if max(versions, default=-1) > segment.version:
+    newest = max(entries, key=_newest_version, default=None)
+    if newest is not None and (version := _newest_version(newest)) > segment.version:
+        what = "checkpoint" if newest.file.kind in _CHECKPOINTS else newest.file.kind.value
         raise LogGapError(
             table,
-            f"has a checkpoint of version {max(versions)}, but no usable log beyond version "
+            f"has a {what} of version {version}, but no usable log beyond version "
             f"{segment.version}",
-            "restore the missing files of _delta_log",
+            f"restore the missing files of _delta_log, or remove {newest.file.name} if it was left "
+            "over",
         )
+
+
+def _newest_version(entry: LogEntry) -> int:
+    return max(entry.file.version, entry.file.end_version)
 
 
 def _refuse_gaps(versions: list[int], *, after: int, table: str) -> None:

@@ -113,7 +113,8 @@ class NewerCommits:
             action = parse_action(line, table=self._location.uri, file=name)
             self._refuse_change(action)
             for path in self._named(action):
-                (self.outside if is_outside(path) else self.paths).add(path)
+                is_elsewhere = is_outside(path) or path.startswith("file:")
+                (self.outside if is_elsewhere else self.paths).add(path)
         self.version = version
 
     def _refuse_other_commits(self) -> None:
@@ -137,6 +138,8 @@ class NewerCommits:
                 continue
             yield from names(file.path, self._root)
             yield located(file.path, self._root)
+            if is_outside(file.path) or file.path.startswith("file:"):
+                yield file.path
             dv = getattr(file, "deletion_vector", None)
             where = (
                 None if dv is None else file_path(dv.storage_type, dv.path_or_inline_dv, self._root)

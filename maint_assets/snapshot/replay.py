@@ -78,7 +78,8 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
 def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The newest action of each key; a tombstone tells of the newest commit that removed it.
 
-    A checkpoint does not say which commit did; a commit before it may still be there and know.
+    A checkpoint does not say which commit did; a commit before it may still be there and know. Its
+    time protects the file in any case.
     """
     every = _table(actions)
     if not every.num_rows:
@@ -99,7 +100,8 @@ def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     same = pc.fill_null(pc.equal(by["deletion_ms"], newest["deletion_ms"]), fill_value=False)
     same = pc.or_(same, pc.not_equal(newest["what"], "file"))
     newest = _with(newest, "deletion_ms", grouped["deletion_ms_max"])
-    for name in ("version", "operation", "commit_ms"):
+    newest = _with(newest, "commit_ms", by["commit_ms"])
+    for name in ("version", "operation"):
         newest = _with(newest, name, pc.if_else(same, by[name], None))
     yield from newest.combine_chunks().to_batches()
 

@@ -53,17 +53,16 @@ class Entries(NamedTuple):
 
 
 def files(location: Location, directory: str, *, first: str | None = None) -> list[FileEntry]:
-    """The files directly in ``directory``, by name; empty when there is no such directory.
+    """What lies directly in ``directory``, by name; empty when there is no such directory.
 
-    Of all names, or of those that are not before the first one.
-
-    Raises StorageError.
+    Of all names, or of those that are not before the first one. The size of what is no file, nor a
+    link to one, is -1. Raises StorageError.
     """
     with _scanned(location, directory) as found:
         entries = [
-            FileEntry(entry.name, told.st_size, told.st_mtime_ns // 1_000_000)
+            file
             for entry in found
-            if (first is None or entry.name >= first) and (told := _file_stat(entry)) is not None
+            if (first is None or entry.name >= first) and (file := _file_entry(entry)) is not None
         ]
     return sorted(entries, key=lambda entry: entry.name)
 
@@ -144,6 +143,16 @@ def state(location: Location, path: str) -> tuple[int, ...] | None:
     except (OSError, ValueError):
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def has_mounts(location: Location) -> bool:
+    """Whether something is mounted below a directory: its files may have two paths there."""
+    try:
+        mounts = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    escaped = location.path.replace("\\", r"\134").replace(" ", r"\040").replace("\t", r"\011")
+    return any(line.split(" ")[4].startswith(f"{escaped}/") for line in mounts.splitlines())
 
 
 def file_id(path: str) -> str | None:
@@ -232,10 +241,14 @@ def _scandir(path: str) -> Generator[Iterator[os.DirEntry[str]], None, None]:
         yield found
 
 
-def _file_stat(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Size and times of a file, or of the one that a link leads to; None where there is none."""
+def _file_entry(entry: os.DirEntry[str]) -> FileEntry | None:
+    """A file, or the one that a link leads to; None for what vanished meanwhile."""
     try:
-        return entry.stat() if entry.is_file() else None
+        if entry.is_file():
+            told = entry.stat()
+            return FileEntry(entry.name, told.st_size, told.st_mtime_ns // 1_000_000)
+        told = entry.stat(follow_symlinks=False)
+        return FileEntry(entry.name, -1, told.st_mtime_ns // 1_000_000)
     except FileNotFoundError:
         return None
 

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import pathlib
+import re
 import shutil
 import time
 import uuid
@@ -45,7 +46,13 @@ CONFLICTS = 5
 
 _DELETED = Deletion("deleted")
 _OF_LOG = Deletion("skipped", "a file of a Delta log")
+_KEPT_BECAUSE = {
+    errno.ENOTEMPTY: "not empty",
+    errno.ENOTDIR: "not a directory",
+    errno.EBUSY: "a mount point",
+}
 _LOG = "_delta_log"
+_LOG_NAME = re.compile(r"[0-9]{20}\.(json$|crc$|checkpoint\.|[0-9]{20}\.compacted\.)")
 _COPIED_BYTES = 1024 * 1024
 _PAUSE_S = 0.05
 
@@ -113,15 +120,19 @@ def delete_log_file(location: Location, path: str, *, size: int, modified_ms: in
 
 
 def _is_of_log(path: str) -> bool:
-    """Whether a path is a Delta log or below one; some file systems know no case."""
-    return _LOG in path.casefold().split("/")
+    """Whether a path is a Delta log, below one, or named like a file of one.
+
+    Some file systems know no case.
+    """
+    *_, name = names = path.casefold().split("/")
+    return _LOG in names or _LOG_NAME.match(name) is not None
 
 
 def _deleted(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:
     target = f"{location.path}/{path}"
     try:
         found = read.size_and_mtime(location, path)
-        if found is not None and found != (size, modified_ms):
+        if found is not None and (found[0] < 0 or found != (size, modified_ms)):
             return Deletion("skipped", "changed since it was planned")
         os.unlink(target)  # noqa: PTH108 - a Path a file costs more than the deletion
     except (FileNotFoundError, NotADirectoryError):
@@ -146,10 +157,8 @@ def delete_directory(location: Location, path: str) -> Deletion:
     except FileNotFoundError:
         return Deletion("missing")
     except OSError as error:
-        if error.errno == errno.ENOTEMPTY:
-            return Deletion("skipped", "not empty")
-        if error.errno == errno.ENOTDIR:
-            return Deletion("skipped", "not a directory")
+        if error.errno in _KEPT_BECAUSE:
+            return Deletion("skipped", _KEPT_BECAUSE[error.errno])
         return Deletion("failed", f"{type(error).__name__}: {error.strerror}")
     return _DELETED
 

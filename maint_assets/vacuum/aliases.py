@@ -7,6 +7,7 @@ of the log leads to nothing that we can look at, by its name.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,10 +42,11 @@ _MARKS_SCHEMA = T.StructType([
 _MARKS_ARROW = arrow_schema(_MARKS_SCHEMA)
 _READ = {
     "diff": ["path", "kind"],
-    "snapshot": ["action", "path", "inside", "dv_path", "deletion_ms", "commit_ms"],
+    "snapshot": ["action", "path", "log_path", "inside", "dv_path", "deletion_ms", "commit_ms"],
 }
 
 _LOCAL = ("/", "file://")
+_FILE = re.compile("file:/+")
 
 Mark = tuple[str, str, bool, bool]
 
@@ -95,7 +97,8 @@ def outside_mark(path: str) -> str:
 
     ``path`` is absolute or a URI, as the snapshot gives it.
     """
-    return read.file_id(path.removeprefix("file://")) or _name(path)
+    local = _FILE.sub("/", path)
+    return read.file_id(local) or _name(path)
 
 
 def planned_marks(location: Location, path: str) -> tuple[str, ...]:
@@ -129,17 +132,19 @@ def _planned(batch: pa.RecordBatch, location: Location) -> Iterator[Mark]:
 
 def _retained(kept: pa.RecordBatch, location: Location) -> Iterator[Mark]:
     """The marks of retained files outside, and of links inside."""
+    is_twice = read.has_mounts(location)
     for path in kept["path"].filter(kept["inside"]).to_pylist():
-        if read.is_link(location, path):
+        if is_twice or read.is_link(location, path):
             yield outside_mark(f"{location.path}/{path}"), path, False, False
     outside = kept.filter(pc.invert(kept["inside"]))
     vectors = kept.filter(
         pc.and_(pc.is_valid(kept["dv_path"]), pc.invert(are_inside(kept["dv_path"])))
     )
-    for rows, name in ((outside, "path"), (vectors, "dv_path")):
+    for rows, name in ((outside, "path"), (outside, "log_path"), (vectors, "dv_path")):
         for action, path in zip(rows["action"].to_pylist(), rows[name].to_pylist(), strict=True):
             mark = outside_mark(path)
-            missing = action == "add" and mark == _name(path) and path.startswith(_LOCAL)
+            is_lost = action == "add" and mark == _name(path) and path.startswith(_LOCAL)
+            missing = is_lost and name != "log_path"
             yield mark, path, False, missing
 
 

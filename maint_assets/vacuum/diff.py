@@ -96,7 +96,7 @@ _READ = {
     "valid_files": ["path", "reason"],
     "listing": ["path", "parent", "size", "modified_ms", "is_dir", "hidden"],
 }
-_CHECKSUM = r"^(.*/)?\.([^/]+)\.crc$"
+_CHECKSUM = r"(?s)^(.*/)?\.([^/]+)\.crc$"
 _HEADER = 8
 _NONE = -1
 _BY_AGE = ("removed_ms", "version")
@@ -178,7 +178,7 @@ def judged(every: Iterable[pa.RecordBatch], *, is_missing: IsMissing) -> Iterato
     listed = (candidate != _NONE) & ~found
     is_dir = listed & pc.fill_null(rows["is_dir"], fill_value=False).to_numpy()[candidate]
     named = active | said_of.each("valid")
-    goes = listed & ~is_dir & ~named
+    goes = listed & ~is_dir & ~named & ~said_of.each("kept")
     yield from _files(
         rows.take(candidate[goes]), rows.take(_rows_at(said_of.newest_removal()[goes]))
     )
@@ -337,7 +337,7 @@ def _planned(
 
 def _checksums(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """Planned checksums, by their own paths: said is the file that each is of."""
-    path = pc.replace_substring_regex(rows["path"], r"^(.*/)?([^/]+)$", r"\1.\2.crc")
+    path = pc.replace_substring_regex(rows["path"], r"(?s)^(.*/)?([^/]+)$", r"\1.\2.crc")
     yield from _planned(_with_paths(rows, path), "checksum")
 
 

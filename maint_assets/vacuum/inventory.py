@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 
 from maint_assets.delta.paths import TableRoot, is_outside, relative_name
 from maint_assets.errors import InventoryError, one_line
@@ -61,6 +62,10 @@ _TYPES = {
     "isDir": pa.bool_(),
     "modificationTime": pa.int64(),
 }
+_MOST_BYTES = 2**50
+_MOST_CHARACTERS = 4_096
+"""No file system takes a longer path, nor one with a NUL."""
+
 _REMEDY = "it needs path (string), size or length (bytes), isDir and modificationTime (ms)"
 
 
@@ -125,7 +130,12 @@ def _parquet_files(place: Path) -> list[Path]:
 
 
 def _of_spark_table(spark: SparkSession, name: str, walk: Walk) -> Rows:
-    if not spark.catalog.tableExists(name):
+    try:
+        is_there = spark.catalog.tableExists(name)
+    except PySparkException as error:
+        found = f"the inventory {name!r} is no name of a table ({one_line(error) or 'not valid'})"
+        raise InventoryError(walk.table, found, "name a path or a table") from error
+    if not is_there:
         raise InventoryError(walk.table, f"there is no inventory {name}", "name a path or a table")
     frame = spark.table(name)
     columns = _columns(frame.columns, walk.table)
@@ -196,10 +206,23 @@ def _columns(names: Iterable[str], table: str) -> dict[str, str]:
     return {wanted: name for wanted, name in found.items() if name is not None}
 
 
+def _refuse_odd(rows: pa.Table, place: _Place) -> None:
+    """InventoryError for sizes that no file has: their sum would mean nothing."""
+    sizes = pc.cast(rows["size"], pa.int64())
+    found = pc.min_max(sizes)
+    least, most = found["min"].as_py(), found["max"].as_py()
+    if least is not None and (least < 0 or most > _MOST_BYTES):
+        odd = least if least < 0 else most
+        raise InventoryError(place.table, f"the inventory has a file of {odd} bytes", _REMEDY)
+
+
 def _listed(rows: pa.Table, place: _Place) -> pa.RecordBatch:
     """Rows of an inventory as rows of a listing; those without a path or a time say nothing."""
+    if pa.types.is_timestamp(rows["modificationTime"].type):
+        raise InventoryError(place.table, "modificationTime of the inventory is no number", _REMEDY)
     try:
         columns = [pc.cast(rows[name], kind) for name, kind in _TYPES.items()]
+        _refuse_odd(rows, place)
     except pa.ArrowException as error:
         raise InventoryError(
             place.table, f"the inventory has other types ({one_line(error)})", _REMEDY
@@ -221,7 +244,7 @@ class _Place:
         One outside of the table keeps its whole path: it is counted, and not listed.
         """
         raw, size, is_dir, modified_ms = entry
-        if raw is None or modified_ms is None:
+        if raw is None or modified_ms is None or "\0" in raw or len(raw) > _MOST_CHARACTERS:
             return
         path = through_links(relative_name(raw, self._root), self._root)
         if is_outside(path):

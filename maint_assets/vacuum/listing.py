@@ -260,7 +260,7 @@ def _in_utf8(names: list[str]) -> tuple[pa.Array, pa.Array]:
 
 def _may_hide(names: pa.Array, walk: Walk) -> pa.Array:
     """Names that are worth asking whether they hide their file."""
-    odd = pc.or_(pc.starts_with(names, "_"), pc.starts_with(names, "."))
+    odd = pc.match_substring_regex(names, r"^(?:[_.]|[0-9]{20}\.)")
     return pc.or_(odd, pc.equal(names, "metadata")) if walk.iceberg else odd
 
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from maint_assets.delta.paths import TableRoot
+from maint_assets.delta.timestamps import LEAST_MS
 from maint_assets.snapshot.places import (
     are_inside,
     behind_links,
@@ -39,9 +40,6 @@ VALID_FILES_SCHEMA = T.StructType([
 ])
 
 REASONS = ("active", "tombstone", "active_dv", "tombstone_dv", "change_data", "spelling", "linked")
-
-LEAST_MS = 100_000_000_000
-"""A time below (of 1973) is none in ms: writers leave it out, or give it in seconds."""
 
 VALID_FILES_MEASURES = {
     "bytes": Measure("sum", "size"),

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import msgspec
 
-from maint_assets.delta.names import checked_name, is_hidden
+from maint_assets.delta.names import checked_name, is_hidden, is_log_name
 from maint_assets.delta.paths import parents
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
@@ -29,13 +29,14 @@ class Walk(msgspec.Struct, frozen=True):
         return is_hidden(name, self.partition_columns, iceberg=self.iceberg)
 
     def hides_file(self, name: str) -> bool:
-        """Whether a file of this name is never a candidate.
+        """Whether a file of this name is never a candidate: hidden, or a file of some log.
 
         What Hadoop keeps beside a file is as visible as that file.
         """
-        return self.hides_directory(name) and (
-            (checked := checked_name(name)) is None or self.hides_directory(checked)
-        )
+        checked = checked_name(name)
+        if checked is not None and self.hides_directory(name):
+            return self.hides_directory(checked) or is_log_name(checked)
+        return self.hides_directory(name) or is_log_name(name)
 
     def enters(self, directory: str, name: str) -> bool:
         """Whether a walk goes into a directory: visible, a name in UTF-8, no table of its own."""

@@ -307,3 +307,117 @@ def test_a_log_put_back_between_two_batches_ends_the_deletion(tmp_path: Path) ->
     table.commit([{"add": table.live["c"] | {"path": "a"}}], version=5)
     with pytest.raises(StalePlanError, match=r"0005\.json is not the commit"):
         newer.refresh()
+
+
+def compacted(table: TableBuilder) -> None:
+    table.write_log(f"{1:020}.{table.version:020}.compacted.json", "{}")
+
+
+LOST = {
+    "checksum": lambda table: table.checksum(),
+    "hint": lambda table: table.hint(),
+    "compaction": compacted,
+}
+
+
+@pytest.mark.parametrize("told", LOST)
+def test_a_newest_commit_that_is_lost_is_told_by_what_it_left(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, told: str
+) -> None:
+    """A power loss takes the whole commit: what it added would look like nobody's."""
+    table = story(tmp_path).add("d")
+    LOST[told](table)
+    commit(table, 5).unlink()
+    table.age("**/*", 9)
+    before = tree(tmp_path)
+
+    with pytest.raises(LogGapError, match=r"restore the missing files of _delta_log, or remove"):
+        chain_of(tmp_path).vacuum()
+
+    assert tree(tmp_path) == before
+    if told != "hint":
+        assert "d" in delta_spark.planned_files(spark, tmp_path, retention_hours=0)
+
+
+@pytest.mark.parametrize("odd", ["link", "directory", "fifo"])
+def test_a_newest_commit_that_is_no_file_is_refused_by_name(
+    tmp_path: Path, chain_of: ChainOf, odd: str
+) -> None:
+    table = story(tmp_path)
+    make_odd(commit(table, 5), odd)
+
+    with pytest.raises(CorruptLogError, match=rf"{5:020}\.json is a directory, a device or a link"):
+        chain_of(tmp_path).plan()
+
+
+@pytest.mark.parametrize("odd", ["link", "directory", "fifo"])
+def test_a_commit_that_is_no_file_ends_a_deletion_that_was_planned(
+    tmp_path: Path, odd: str
+) -> None:
+    table = story(tmp_path)
+    place = Location.of(str(tmp_path))
+    mark = commit_mark(place, 4)
+    newer = NewerCommits(
+        place, table_id=table.metadata["id"], version=4, mark=mark, operation=Operation.VACUUM
+    )
+    make_odd(commit(table, 5), odd)
+
+    with pytest.raises((CorruptLogError, LogGapError), match=f"{5:020}.json"):
+        newer.refresh()
+
+
+def make_odd(path: Path, odd: str) -> None:
+    if odd == "link":
+        path.symlink_to("nowhere")
+    elif odd == "directory":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
+
+
+@pytest.mark.parametrize("what", ["log", "commit", "nested"])
+def test_a_log_that_lies_below_the_root_behind_a_link_stays(
+    tmp_path: Path, chain_of: ChainOf, what: str
+) -> None:
+    table = story(tmp_path)
+    if what == "nested":
+        TableBuilder(tmp_path / "n").at(days_ago=9).create().add("x").checkpoint()
+    moved = {"log": table.log, "commit": commit(table, 1), "nested": tmp_path / "n/_delta_log"}[
+        what
+    ]
+    to = tmp_path / ("visible" if what != "commit" else f"visible/{1:020}.json")
+    to.parent.mkdir(exist_ok=True)
+    moved.rename(to)
+    moved.symlink_to(to)
+    table.age("**/*", 9).age("visible", 9)
+    names = {path.name for path in (tmp_path / "visible").iterdir()}
+
+    done = chain_of(tmp_path).vacuum()
+
+    assert done.error is None
+    assert names <= {path.name for path in (tmp_path / "visible").iterdir()}
+
+
+def test_a_commit_time_long_before_any_table_was_does_not_date_a_removal(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    ict = {"delta.enableInCommitTimestamps": "true"}
+    table = TableBuilder(tmp_path).at(days_ago=9)
+    table.info = {"inCommitTimestamp": 1_000_000_000}
+    table.create(features=["inCommitTimestamp"], configuration=ict).add("a", "b").at(hours_ago=1)
+    table.commit([{"remove": {"path": "a", "dataChange": True}}]).age("a", 9)
+
+    assert files(chain_of(tmp_path, **RETAINED).plan()) == set()
+
+
+def test_a_young_commit_protects_whatever_time_the_checkpoint_tells(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = TableBuilder(tmp_path).at(days_ago=9).create().add("a", "b").at(hours_ago=1)
+    old_ms = table.now_ms - 20 * 86_400_000
+    table.remove("a", deletion_timestamp_ms=old_ms)
+    key = next(iter(table.tombstones))
+    table.tombstones[key] = table.tombstones[key] | {"deletionTimestamp": old_ms + 5}
+    table.checkpoint().age("a", 9)
+
+    assert files(chain_of(tmp_path, **RETAINED).plan()) == set()

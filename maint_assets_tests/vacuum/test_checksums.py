@@ -88,3 +88,13 @@ def test_delta_leaves_sums_and_their_directories_behind(spark: SparkSession, sto
     }
     assert not (story.path / "p=a").exists()
     assert len(list((story.path / "p=b").iterdir())) == 2
+
+
+def test_sums_in_a_directory_with_a_newline_in_its_name_are_sums(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = TableBuilder(tmp_path).at(days_ago=9).create().add("a\nb/x", "a\nb/y").remove("a\nb/y")
+    table.stray("a\nb/.x.crc", content=SUM).stray("a\nb/.y.crc", content=SUM)
+    table.stray("a\nb/.odd.crc", content=b"abc").age("**/*", 9)
+
+    assert planned(chain_of(tmp_path).plan()) == {"a\nb/y", "a\nb/.y.crc"}

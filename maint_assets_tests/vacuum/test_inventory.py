@@ -291,3 +291,41 @@ def test_an_inventory_that_is_not_there_is_named(
 
     with pytest.raises(InventoryError, match=source):
         chain_of(table.path, mode="inventory", inventory=source).plan()
+
+
+@pytest.mark.parametrize("size", [-1, 2**62])
+def test_sizes_that_no_file_has_are_refused(tmp_path: Path, chain_of: ChainOf, size: int) -> None:
+    table = story(tmp_path)
+    rows = [{"path": "stray", "size": size, "isDir": False, "modificationTime": 10**12}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "odd.parquet")
+
+    with pytest.raises(InventoryError, match=f"a file of {size} bytes"):
+        chain_of(table.path, mode="inventory", inventory=str(tmp_path / "odd.parquet")).plan()
+
+
+def test_a_link_of_a_live_partition_is_no_file_of_an_inventory(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = story(tmp_path)
+    partition = next(table.path.glob("_p*"))
+    partition.rename(tmp_path / "elsewhere")
+    partition.symlink_to(tmp_path / "elsewhere")
+    stat = partition.lstat()
+    row = {"path": partition.name, "size": stat.st_size, "isDir": False}
+    row |= {"modificationTime": stat.st_mtime_ns // 1_000_000}
+    source = as_parquet(spark, [row, row | {"path": "stray"}], tmp_path / "inventory")
+
+    done = chain_of(table.path, mode="inventory", inventory=source).vacuum()
+
+    assert partition.name not in files(done)
+    assert partition.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["my-inventory", "a b", "x;y", "a.b.c.d"])
+def test_an_odd_name_of_an_inventory_is_told_in_one_sentence(
+    tmp_path: Path, chain_of: ChainOf, name: str
+) -> None:
+    table = story(tmp_path)
+
+    with pytest.raises(InventoryError, match="name a path or a table"):
+        chain_of(table.path, mode="inventory", inventory=name).plan()

@@ -56,17 +56,19 @@ def test_a_live_file_that_is_named_by_another_mount_is_refused(
     assert (tmp_path / "t/b").exists()
 
 
+@pytest.mark.parametrize("name", ["gone", "q%20q"])
 def test_a_file_that_a_newer_commit_names_by_another_mount_stays(
-    tmp_path: Path, mounted: Path, chain_of: ChainOf
+    tmp_path: Path, mounted: Path, chain_of: ChainOf, name: str
 ) -> None:
-    table = story(tmp_path / "t").age("**/*", 9)
+    """Also by a writer that does not encode."""
+    table = story(tmp_path / "t").stray("q%20q").age("**/*", 9)
     chain = chain_of(table.path)
     report = chain.plan()
-    table.commit([{"add": table.live["a"] | {"path": f"{mounted}/gone"}}])
+    table.commit([{"add": table.live["a"] | {"path": f"{mounted}/{name}"}}])
 
     done = chain.execute(report)
 
-    assert chain.ledger(done)["gone"] == ("skipped", "named by a commit newer than the plan")
+    assert chain.ledger(done)[name] == ("skipped", "named by a commit newer than the plan")
 
 
 @pytest.mark.parametrize(
@@ -185,3 +187,27 @@ def test_a_newer_commit_that_names_a_file_through_a_link_keeps_it(
     done = chain.execute(report)
 
     assert chain.ledger(done)["real/x"] == ("skipped", "named by a commit newer than the plan")
+
+
+@pytest.fixture
+def mounted_inside(tmp_path: Path) -> Iterator[TableBuilder]:
+    """A table whose partition is another directory of it, mounted a second time."""
+    if os.geteuid():
+        pytest.skip("only root mounts a directory")
+    table = TableBuilder(tmp_path).at(days_ago=9).create(partition_columns=["p"])
+    table.add("a", partition={"p": "1"})
+    (tmp_path / "p=1").rename(tmp_path / "store")
+    (tmp_path / "p=1").mkdir()
+    table.age("**/*", 9)
+    subprocess.run(["mount", "--bind", tmp_path / "store", tmp_path / "p=1"], check=True)
+    yield table
+    subprocess.run(["umount", tmp_path / "p=1"], check=True)
+
+
+def test_a_live_file_that_a_mount_inside_of_the_table_shows_twice_is_refused(
+    mounted_inside: TableBuilder, chain_of: ChainOf
+) -> None:
+    with pytest.raises(GuardError, match="names elsewhere, store/a among them"):
+        chain_of(mounted_inside.path).vacuum()
+
+    assert (mounted_inside.path / "store/a").exists()
