@@ -21,6 +21,7 @@ _URI = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<authority>[^/]*)|(?!//))(?P<path>/.*|)",
     re.DOTALL,
 )
+_LOCAL = re.compile(r"(?:file:)?/+(?!/)")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
@@ -116,7 +117,14 @@ def parents(path: str) -> tuple[str, ...]:
 
 
 def canonical_key(raw: str) -> str:
-    """The log path with the hex digits of its escapes in upper case: the key of replay."""
+    """The key of replay: the log path with the hex digits of its escapes in upper case.
+
+    An absolute local path has one key in all its forms, ``/x``, ``file:/x`` and ``file:///x``, as
+    in Delta; it is another one than that of the same file as a relative path.
+    """
+    local = _LOCAL.match(raw)
+    if local is not None:
+        raw = f"file:/{raw[local.end() :]}"
     return _ESCAPE.sub(lambda match: match[0].upper(), raw) if "%" in raw else raw
 
 

@@ -134,11 +134,11 @@ def _unchanged(structs: pa.StructArray) -> pa.StructArray:
 
 
 def _keys(path: pa.Array) -> pa.Array:
-    escaped = pc.match_substring(path, "%")
-    if not pc.any(escaped).as_py():
+    odd = pc.match_substring_regex(path, "%|^/|^file:")
+    if not pc.any(odd).as_py():
         return path
-    keys = [canonical_key(text) for text in pc.filter(path, escaped).to_pylist()]
-    return pc.replace_with_mask(path, escaped, pa.array(keys, pa.string()))
+    keys = [canonical_key(text) for text in pc.filter(path, odd).to_pylist()]
+    return pc.replace_with_mask(path, odd, pa.array(keys, pa.string()))
 
 
 def _vector_ids(dv: pa.Array) -> pa.Array:

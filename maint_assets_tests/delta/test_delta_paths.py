@@ -215,3 +215,9 @@ def test_parents_are_deepest_first_without_the_root() -> None:
 
 def test_canonical_key_raises_only_the_digits_of_escapes() -> None:
     assert canonical_key("p=%c3%a9%2f/x%zzaf") == "p=%C3%A9%2F/x%zzaf"
+
+
+@pytest.mark.parametrize("raw", ["/t/b%2f", "file:/t/b%2F", "file:///t/b%2F"])
+def test_an_absolute_local_path_has_one_key_in_all_its_forms(raw: str) -> None:
+    assert canonical_key(raw) == "file:/t/b%2F"
+    assert canonical_key("b%2F") != canonical_key(raw) != canonical_key("s3://t/b%2F")

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from maint_assets.errors import GuardError
 from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import files
+from maint_assets_tests.chain import Chain, files
 from maint_assets_tests.oracles import delta_rs, delta_spark
 from maint_assets_tests.vacuum.conftest import ChainOf
 
@@ -211,3 +211,24 @@ def test_a_live_file_that_a_mount_inside_of_the_table_shows_twice_is_refused(
         chain_of(mounted_inside.path).vacuum()
 
     assert (mounted_inside.path / "store/a").exists()
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_file_added_and_removed_by_two_spellings_of_its_path_is_removed(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, checkpoint: bool
+) -> None:
+    """As in Delta; a rewrite does not bring its rows back."""
+    table = TableBuilder(tmp_path / "t").at(days_ago=9).create().add("a")
+    table.add("b", path=f"file:{table.path}/b")
+    if checkpoint:
+        table.checkpoint()
+    removal = {"path": f"{table.path}/b", "deletionTimestamp": 1, "dataChange": True}
+    table.commit([{"remove": removal}]).add("c").age("**/*", 9)
+    rows = delta_spark.rows(spark, table.path)
+    theirs = delta_spark.planned_files(spark, table.path, retention_hours=0)
+
+    assert files(chain_of(table.path).plan()) == theirs == {"b"}
+    chain = Chain.compacting(table.path, tmp_path / "workspace")
+    done = chain.compact().done
+    assert done is not None and done.files_removed == 2
+    assert delta_spark.rows(spark, table.path) == rows
