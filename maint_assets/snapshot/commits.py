@@ -28,12 +28,12 @@ def commit_path(version: int) -> str:
 def commit_lines(location: Location, path: str) -> Iterator[bytes]:
     """The non-blank lines of a commit. Raises OSError, and CorruptLogError where none is an action.
 
-    Delta takes such a commit for an empty one. What is no file is not opened: a pipe has no end.
+    Delta takes such a commit for an empty one.
     """
-    _refuse_no_file(location, path)
     is_sound = False
     for line in read.lines(location, path):
-        is_sound = is_sound or holds_action(line)
+        if not is_sound:
+            is_sound = holds_action(line)
         yield line
     if not is_sound:
         raise CorruptLogError(
@@ -52,7 +52,7 @@ def _refuse_no_file(location: Location, path: str) -> None:
 def commit_mark(location: Location, version: int) -> str:
     """A digest of the commit of a version: a log that was put back may use its number again.
 
-    Raises LogGapError and CorruptLogError.
+    What is no file is not opened: a pipe has no end. Raises LogGapError and CorruptLogError.
     """
     name = commit_name(version)
     _refuse_no_file(location, commit_path(version))
