@@ -27,6 +27,21 @@ def leaves(field: pa.Field) -> Iterator[tuple[str, pa.DataType]]:
     yield from ((f"{field.name}.{path}", leaf) for path, leaf in below)
 
 
+def leaf_values(values: pa.Array) -> Iterator[pa.Array]:
+    """The values of each leaf of a column, in the order of ``leaves``."""
+    if pa.types.is_struct(values.type):
+        below = values.flatten()
+    elif pa.types.is_map(values.type):
+        below = [values.keys, values.items]
+    elif pa.types.is_list(values.type):
+        below = [values.flatten()]
+    else:
+        yield values
+        return
+    for part in below:
+        yield from leaf_values(part)
+
+
 def bounded_leaves(schema: pa.Schema) -> list[str]:
     """The leaves that get statistics in the footer of a file: all but floating-point numbers.
 

@@ -159,6 +159,30 @@ def test_same_columns_as_deltas_own_checkpoint(spark: SparkSession, tmp_path: Pa
     assert hint(tmp_path / "t")["size"] == hint(copy)["size"] == ours.num_rows
 
 
+def test_footers_hold_no_bounds_of_typed_floating_point_numbers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (id INT, x DOUBLE, p DOUBLE) USING delta PARTITIONED BY (p) "
+        "TBLPROPERTIES ('delta.checkpoint.writeStatsAsStruct' = 'true')"
+    )
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, 1D, 1D), (2, double('NaN'), double('NaN'))")
+
+    written(spark, path)
+
+    file = pq.ParquetFile(next((path / "_delta_log").glob("*.checkpoint.parquet")))
+    group = file.metadata.row_group(0)
+    leaves_of_adds = [group.column(at) for at in range(group.num_columns)]
+    bounded = {each.path_in_schema: each.is_stats_set for each in leaves_of_adds}
+    assert (
+        not bounded["add.partitionValues_parsed.p"] and not bounded["add.stats_parsed.maxValues.x"]
+    )
+    assert bounded["add.stats_parsed.maxValues.id"]
+    found = spark.read.parquet(str(path / "_delta_log" / "*.checkpoint.parquet"))
+    assert found.where("add.partitionValues_parsed.p > 1").count() == 1
+
+
 def columns(schema: pa.Schema) -> set[str]:
     """The paths of all leaf columns."""
     return {".".join(names) for field in schema for names in leaves(field)}

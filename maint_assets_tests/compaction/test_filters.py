@@ -259,3 +259,23 @@ def worse(after: dict[str, Answers], before: dict[str, Answers], peer: dict[str,
         if (reader, text) not in UNFOUND
         and not any(set(ids) >= set(other[reader][text]) for other in (before, peer))
     }
+
+
+def test_spark_finds_negative_zeros_by_zero_which_it_does_not_in_files_of_delta_spark(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    path, peer = tmp_path / "ours", tmp_path / "peer"
+    spark.sql(f"CREATE TABLE {delta_spark.table(path)} (m DOUBLE, z DOUBLE) USING delta")
+    rows = "CASE WHEN id % 3 = 0 THEN -double(0) ELSE -1D END, double(id % 2) FROM range(3000)"
+    for _ in range(2):
+        spark.sql(f"INSERT INTO {delta_spark.table(path)} SELECT /*+ REPARTITION(1) */ {rows}")
+    shutil.copytree(path, peer)
+    asked_for = "m = 0", "m >= 0", "z = double('-0.0')"
+
+    compacting(path).compact()
+    spark.sql(f"OPTIMIZE {delta_spark.table(peer)}").collect()
+    delta_spark.forget(spark)
+
+    tables = [spark.read.format("delta").load(str(each)) for each in (path, peer)]
+    found = [[table.where(text).count() for text in asked_for] for table in tables]
+    assert found == [[2000, 2000, 0], [0, 0, 0]]

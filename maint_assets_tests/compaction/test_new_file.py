@@ -105,6 +105,26 @@ def test_footers_hold_no_bounds_of_floating_point_numbers(tmp_path: Path) -> Non
     assert [each.path_in_schema for each in leaves if each.is_stats_set] == ["n", "s.long"]
 
 
+def test_leaves_with_a_negative_zero_get_no_dictionary(tmp_path: Path) -> None:
+    struct = [{"name": name, "type": name} for name in ("float", "double")]
+    by_number = {"type": "map", "keyType": "double", "valueType": "float"}
+    fields = {
+        "minus": "double", "zero": "double", "s": {"type": "struct", "fields": struct},
+        "l": LIST | {"elementType": "float"}, "m": by_number | {"valueContainsNull": True},
+    }  # fmt: skip
+    how = table_of(tmp_path, fields)
+    columns = {
+        "minus": [-0.0, 1.0, None], "zero": [0.0, 1.0, float("nan")],
+        "s": [{"float": -0.0, "double": -1.0}, None, {"float": 1.0, "double": 0.0}],
+        "l": [[1.0], [0.0, -0.0], None], "m": [[(0.0, -0.0)], [(1.0, None)], None],
+    }  # fmt: skip
+    repeated = {name: values * 100 for name, values in columns.items()}
+
+    file = written(how, repeated)
+
+    assert with_dictionary(file) == {"zero", "s.double", "m.key_value.key"}
+
+
 FEW = pa.array(["a", "b"] * 2_000).dictionary_encode()
 LONG = pa.array(["a" * 4_092, "b" * 4_092] * 2_000).dictionary_encode()
 
