@@ -45,10 +45,10 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
 
     Raises StoppedError, with what was done, when an interrupt ended it.
     """
-    run.refuse_stopping()
     ledger = run.output.rows_location
-    if run.session is not None:
+    if run.session is not None:  # before the look, or a signal between the two gives no sign
         run.session.interrupts.tell_tasks = partial(intents.give_sign, ledger)
+    run.refuse_stopping()
     try:
         yield
         run.refuse_stopping()
