@@ -101,13 +101,14 @@ def played(
     """What a run came to that was interrupted."""
     name, moment, number = scenario
     begun: list[str] = []
-    original = dict(STAGES)
-    for each, stage in original.items():
-        at = moment if each == name else ""
-        STAGES[each] = with_signal(stage, begun, moment=at, number=signal.Signals[number])
+    factory.STAGES = {
+        each: with_signal(
+            stage, begun, moment=moment if each == name else "", number=signal.Signals[number]
+        )
+        for each, stage in STAGES.items()
+    }
     one = table(directory / "-".join(scenario))
     assets = factory.build_maintenance_assets(one, retries=RETRIES)
-    STAGES.update(original)
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
             assets,
