@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from maint_assets.assets.store import Dataset
-from maint_assets.errors import MaintError, StoppedError
+from maint_assets.errors import MaintError, StoppedError, StorageError, one_line
 from maint_assets.log_cleanup.deletion import DELETED_LOGS_SCHEMA
 from maint_assets.storage import intents
 from maint_assets.storage.columns import arrow_schema
@@ -21,6 +20,7 @@ from maint_assets.vacuum.deletion import DELETION_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from maint_assets.assets.run import StageRun
     from maint_assets.assets.store import StageStore
@@ -31,6 +31,9 @@ WAIT_SECONDS = 30.0
 
 LEASE_SECONDS = 600.0
 """A batch that was begun on another machine is taken to go on for so long."""
+
+_UNSETTLED = "unsettled"
+"""The directory of a table's workspace that names the ledgers with open batches, or maybe so."""
 
 _LEDGERS = {
     "deletion": arrow_schema(DELETION_SCHEMA),
@@ -45,10 +48,11 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
 
     Raises StoppedError, with what was done, when an interrupt ended it.
     """
-    run.refuse_stopping()
     ledger = run.output.rows_location
-    if run.session is not None:
+    if run.session is not None:  # before the look, or a signal between the two gives no sign
         run.session.interrupts.tell_tasks = partial(intents.give_sign, ledger)
+    run.refuse_stopping()
+    mark = _marked(run)
     try:
         yield
         run.refuse_stopping()
@@ -62,17 +66,33 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
         if run.is_stopping or isinstance(error, _INTERRUPTS):
             raise _stopped(run, planned, left) from error
         raise
-    _settled(run, wait_s=WAIT_SECONDS)
+    if not _settled(run, wait_s=WAIT_SECONDS):
+        mark.unlink(missing_ok=True)
 
 
 def settle_former(store: StageStore, table: TableSettings) -> None:
     """Records what killed runs of a table deleted last; batches that go on are left alone."""
     base, place = Location.of(store.base_uri).below(table.name), Location.of(table.uri)
-    for stage, schema in _LEDGERS.items():
-        for left in Path(base.path, stage).glob("*/rows/_intents"):
-            ledger = Location.of(str(left.parent))
-            with contextlib.suppress(MaintError, OSError):  # the next run tries again
-                settle(ledger, schema=schema, table=place, is_over=_is_over)
+    for mark in base.file(_UNSETTLED).glob("*"):
+        stage, _, run_id = mark.name.partition(".")
+        ledger = store.dataset(table.name, stage, run_id).rows_location
+        with contextlib.suppress(MaintError, OSError):  # the next run tries again
+            is_old = time.time() - mark.stat().st_mtime > LEASE_SECONDS
+            if not settle(ledger, schema=_LEDGERS[stage], table=place, is_over=_is_over) and is_old:
+                mark.unlink()
+
+
+def _marked(run: StageRun) -> Path:
+    """The mark of a ledger that may have open batches: nobody has to look through all of them."""
+    place = Location.of(run.store.base_uri).below(run.table.name)
+    mark = place.file(f"{_UNSETTLED}/{run.stage}.{run.run_ids[0]}")
+    try:
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    except OSError as error:
+        found = f"the workspace {place.uri} cannot be written ({one_line(error)})"
+        raise StorageError(run.table.uri, found, "make room and run it again") from error
+    return mark
 
 
 def _settled(run: StageRun, *, wait_s: float) -> int:

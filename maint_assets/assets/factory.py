@@ -11,6 +11,7 @@ import dagster as dg
 
 from maint_assets.assets.acting import settle_former
 from maint_assets.assets.approval import Approval
+from maint_assets.assets.interrupts import ending_its_run
 from maint_assets.assets.metadata import metadata, preview
 from maint_assets.assets.progress import told
 from maint_assets.assets.run import StageRun
@@ -110,7 +111,8 @@ def _asset(
 
 def _planning(stage: Stage, table: TableSettings, compute: Callable[[StageRun], StageResult]):
     def planning(context: dg.AssetExecutionContext):
-        return _materialized(context, stage, table=table, compute=compute)
+        with ending_its_run(context.run.run_id, f"{table.name}: {stage.name}"):
+            return _materialized(context, stage, table=table, compute=compute)
 
     return planning
 
@@ -120,10 +122,11 @@ def _executing(
 ):
     def run(context: dg.AssetExecutionContext, config: ApprovedPlan | AutomaticPlan):
         approval = Approval(config.approved_plan, config.approved_by)
-        settle_former(getattr(context.resources, RESOURCE), table)
-        return _materialized(
-            context, stage, table=table, compute=lambda stage_run: execute(stage_run, approval)
-        )
+        with ending_its_run(context.run.run_id, f"{table.name}: {stage.name}"):
+            settle_former(getattr(context.resources, RESOURCE), table)
+            return _materialized(
+                context, stage, table=table, compute=lambda stage_run: execute(stage_run, approval)
+            )
 
     if stage.approval(table) == "manual":
 

@@ -34,8 +34,18 @@ _SIGNALS = tuple(
 )
 _INTERRUPTS = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
 
+_MOST_STOPPED = 100
+
 _stopped: dict[str, MaintError] = {}
-"""The runs of this process that were interrupted, each with what is to tell of it."""
+"""The last runs of this process that were interrupted, each with what is to tell of it."""
+
+
+class RunStoppedError(dg.DagsterExecutionInterruptedError, dg.DagsterError):
+    """The interrupt that ends a run.
+
+    Dagster retries a step after a mere interrupt where it has a retry policy. An error of its own
+    it does not retry, and an interrupt ends the whole run: this is both.
+    """
 
 
 def stopped(run_id: str) -> MaintError | None:
@@ -44,9 +54,28 @@ def stopped(run_id: str) -> MaintError | None:
 
 
 def refuse_stopped(run_id: str) -> None:
-    """DagsterExecutionInterruptedError, which nothing retries, in a run that was interrupted."""
+    """RunStoppedError in a run that was interrupted."""
     if run_id in _stopped:
-        raise dg.DagsterExecutionInterruptedError(f"nothing more is started: {_stopped[run_id]}")
+        raise RunStoppedError(f"nothing more is started: {_stopped[run_id]}")
+
+
+@contextlib.contextmanager
+def ending_its_run(run_id: str, where: str) -> Iterator[None]:
+    """Within it any interrupt is the last of its run: one outside ``interruptible`` as well."""
+    try:
+        yield
+    except RunStoppedError:
+        raise
+    except _INTERRUPTS:
+        raise _noted(run_id, StoppedError(where, "stopped before its end")) from None
+
+
+def _noted(run_id: str, told: MaintError) -> RunStoppedError:
+    """The interrupt of a run, which starts nothing more."""
+    _stopped[run_id] = told
+    while len(_stopped) > _MOST_STOPPED:
+        _stopped.pop(next(iter(_stopped)))
+    return RunStoppedError(str(told))
 
 
 class Interrupts:
@@ -84,8 +113,7 @@ class Interrupts:
     def as_raised(self, cause: BaseException | None) -> BaseException:
         """The interrupt, noted so that the run starts nothing more."""
         told = cause if isinstance(cause, MaintError) else None
-        _stopped[self.run_id] = told or StoppedError(self.where, "stopped before its end")
-        return dg.DagsterExecutionInterruptedError(str(_stopped[self.run_id]))
+        return _noted(self.run_id, told or StoppedError(self.where, "stopped before its end"))
 
     def _hear(self, number: int, _: FrameType | None) -> None:
         self.is_asked = True

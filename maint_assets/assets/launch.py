@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from maint_assets.config import Maintenance, TableSettings
 
 
-_INTERRUPTS = {"KeyboardInterrupt", "DagsterExecutionInterruptedError"}
+_INTERRUPTS = {"KeyboardInterrupt", "DagsterExecutionInterruptedError", "RunStoppedError"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -396,6 +396,44 @@ def test_what_cannot_be_deleted_fails_the_run_and_the_next_one_ends_it(
     assert chain.clean().json()["deleted"] == {"sidecar": 2}
 
 
+def test_an_executed_plan_is_refused_when_it_is_approved_again_and_nothing_is_written(
+    tmp_path: Path, cleaning_of: CleaningOf
+):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    chain = cleaning_of(tmp_path)
+    report = chain.clean()
+    run_id = chain.launcher.instance.get_runs(limit=1)[0].run_id
+    builder.write_log(f"{2:020d}.crc", "{}").age(f"_delta_log/{2:020d}.crc", 40)
+    before = _names(builder)
+
+    with pytest.raises(StalePlanError, match=f"was executed by run {run_id} at 20"):
+        chain.clean(report)
+
+    assert _names(builder) == before
+    refused = chain.launcher.instance.get_runs(limit=1)[0].run_id
+    written = chain.launcher.store.dataset("t", "deleted_logs", refused)
+    assert not Path(written.location.path).exists()
+
+
+@pytest.mark.slow
+def test_a_plan_whose_execution_failed_may_be_executed_again(
+    tmp_path: Path, cleaning_of: CleaningOf
+):
+    at = {version: lambda table: table.checkpoint("v2-json", parts=2) for version in (5, 10)}
+    builder = daily_log(tmp_path, at=at, features=("v2Checkpoint",))
+    chain = cleaning_of(tmp_path)
+    report = chain.plan_cleanup()
+    with read_only(builder.log / "_sidecars"):
+        assert isinstance(chain.clean(report).error, DeletionFailedError)
+
+    again = chain.clean(report)
+
+    assert again.error is None
+    assert again.json()["deleted"] == {"sidecar": 2}
+    with pytest.raises(StalePlanError, match="was executed by run"):
+        chain.clean(report)
+
+
 def test_a_directory_in_the_place_of_a_file_is_left(tmp_path: Path, cleaning_of: CleaningOf):
     builder = daily_log(tmp_path, checkpoints=(5, 10))
     chain = cleaning_of(tmp_path)

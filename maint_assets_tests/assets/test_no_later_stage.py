@@ -1,0 +1,50 @@
+"""After an interrupt no later stage starts and nothing is retried, whatever it came upon."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]  # its environment
+
+PLANNING = ("snapshot", "valid_files", "listing", "diff", "compaction_bins", "expired_logs")
+EXECUTING = ("deletion", "rewritten_files", "deleted_logs")
+MOMENTS = ("before", "in", "after")
+SIGNALS = ("SIGINT", "SIGTERM")
+FEW = ("diff:before:SIGINT", "deletion:in:SIGTERM", "rewritten_files:after:SIGINT")
+
+
+def _played(directory: Path, *scenarios: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "maint_assets_tests.stopping", str(directory), *scenarios]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(found) == len(scenarios), done.stderr[-3000:]
+    return found
+
+
+def _refuse_later_stages(found: dict[str, Any]) -> None:
+    stage = found["scenario"].partition(":")[0]
+    assert found["begun"][-1] == stage, found
+    assert found["begun"].count(stage) == 1, found
+    assert found["retried"] == [], found
+    assert found["status"] in {"FAILURE", "CANCELED"}, found
+    assert found["materialized"] == found["begun"][:-1], found
+
+
+def test_an_interrupt_at_any_moment_is_the_last_of_its_run(tmp_path: Path) -> None:
+    for found in _played(tmp_path / "runs", *FEW):
+        _refuse_later_stages(found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stage", [*PLANNING, *EXECUTING])
+def test_an_interrupt_of_each_stage_at_each_moment_is_the_last_of_its_run(
+    tmp_path: Path, stage: str
+) -> None:
+    scenarios = [f"{stage}:{moment}:{number}" for moment in MOMENTS for number in SIGNALS]
+
+    for found in _played(tmp_path / "runs", *scenarios):
+        _refuse_later_stages(found)

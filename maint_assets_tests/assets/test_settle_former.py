@@ -1,0 +1,68 @@
+"""What a killed run left open is found without a look at all runs that there were."""
+
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from maint_assets.assets.acting import settle_former
+from maint_assets.storage.intents import note
+from maint_assets.storage.location import Location
+from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.chain import Chain
+
+RUNS = 5_000
+MOST_SECONDS = 0.05
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Chain:
+    table = TableBuilder(tmp_path / "t").at(days_ago=30).create().add("live", "old").remove("old")
+    return Chain.of(table.path, tmp_path / "out", max_delete_share=1)
+
+
+def test_thousands_of_old_runs_cost_nothing(chain: Chain) -> None:
+    for number in range(RUNS):
+        for stage in ("deletion", "deleted_logs"):
+            run = chain.launcher.store.dataset("t", stage, f"run-{number}")
+            Path(run.rows_location.path).mkdir(parents=True)
+
+    began = time.process_time()
+    settle_former(chain.launcher.store, chain.table)
+
+    assert time.process_time() - began < MOST_SECONDS
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_run_that_ended_leaves_nothing_to_settle(chain: Chain, tmp_path: Path) -> None:
+    chain.vacuum()
+
+    assert not list((tmp_path / "out" / "t" / "unsettled").iterdir())
+
+
+def test_a_mark_goes_when_no_task_can_come_any_more(chain: Chain, tmp_path: Path) -> None:
+    mark = tmp_path / "out" / "t" / "unsettled" / "deletion.run"
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+
+    settle_former(chain.launcher.store, chain.table)
+    assert mark.exists()
+    os.utime(mark, (0, 0))
+    settle_former(chain.launcher.store, chain.table)
+
+    assert not mark.exists()
+
+
+def test_a_mark_stays_while_a_batch_is_open(chain: Chain, tmp_path: Path) -> None:
+    mark = tmp_path / "out" / "t" / "unsettled" / "deletion.run"
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    os.utime(mark, (0, 0))
+    ledger = Location.of(str(tmp_path / "out" / "t" / "deletion" / "run" / "rows"))
+    note(ledger, "batch", pa.table({"path": ["old"]}))
+
+    settle_former(chain.launcher.store, chain.table)
+
+    assert mark.exists()
