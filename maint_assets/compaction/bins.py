@@ -19,6 +19,7 @@ from pyspark.sql import types as T
 
 from maint_assets.compaction.cubes import cube_bins
 from maint_assets.compaction.ordering import COLUMNS_TAG, PROVIDER, Z_CUBE_TAG
+from maint_assets.compaction.outputs import MOST_REWRITES, REWRITES_TAG
 from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import canonical_values
 from maint_assets.delta.paths import TableRoot
@@ -54,6 +55,7 @@ COMPACTION_SCHEMA = T.StructType([
     column("clustered", "boolean", "whether its rows are in an order that is to be kept"),
     column("cube", "string", "what it was ordered with, as is asked now", nullable=True),
     column("ordered", "boolean", "whether the rows of its bin are ordered"),
+    column("rewrites", "bigint", "compactions that its rows went through: 0, 1, 2 for more"),
     column("reason", "string", "why it is rewritten, or why it stays"),
     column("engine", "string", "what rewrites it, unless a look into it speaks against it"),
     column("added", "bigint", "order in which files came to the table"),
@@ -150,18 +152,28 @@ def compaction_bins(
 
 
 def packed_bins(
-    sizes: Sequence[int], *, target: int, alone: Sequence[bool], whole: int
+    sizes: Sequence[int],
+    *,
+    target: int,
+    alone: Sequence[bool],
+    whole: int,
+    rewrites: Sequence[int] | None = None,
 ) -> list[int]:
     """The bin of each file in its order, -1 for one that stays; next-fit up to the target.
 
     No bin has more than MOST_FILES files: the memory of a task and the length of a commit.
 
     A file of at least ``whole`` bytes has a bin for itself and does not part its neighbours. A
-    bin of one file is kept only where the file is worth it ``alone``.
+    bin of one file is kept only where the file is worth it ``alone``. Files that are small after
+    MOST_REWRITES make no bins of their own, since each rewrite may shrink them again: the newest
+    go into the last bin, where there is room.
     """
+    past = [0] * len(sizes) if rewrites is None else rewrites
+    settled = [at for at, many in enumerate(past) if many >= MOST_REWRITES and not alone[at]]
     found, members = [-1] * len(sizes), dict[int, list[int]]()
     current, load, made = -1, 0, 0
-    for at, size in enumerate(sizes):
+    for at in sorted(set(range(len(sizes))).difference(settled)):
+        size = sizes[at]
         if size >= whole:
             members[made], made = [at], made + 1
             continue
@@ -170,10 +182,23 @@ def packed_bins(
             members[current] = []
         members[current].append(at)
         load += size
+    if current >= 0 and (len(members[current]) > 1 or not past[members[current][0]]):
+        room = MOST_FILES - len(members[current])
+        members[current] += _fitting(settled[::-1], sizes, room_bytes=target - load)[:room]
     kept = (one for one in members.values() if len(one) > 1 or alone[one[0]])
     for number, one in enumerate(kept):
         for at in one:
             found[at] = number
+    return found
+
+
+def _fitting(files: Iterable[int], sizes: Sequence[int], *, room_bytes: int) -> list[int]:
+    """The files that fit into the room, one after the other."""
+    found: list[int] = []
+    for at in files:
+        if sizes[at] <= room_bytes:
+            found.append(at)
+            room_bytes -= sizes[at]
     return found
 
 
@@ -182,7 +207,7 @@ def _bin_numbers(held: pa.Table, selection: Selection) -> np.ndarray:
     sizes = held["live_bytes"]
     if selection.purge:  # a file with ordered rows is rewritten alone, and stays part of its cube
         sizes = pc.if_else(held["clustered"], selection.min_bytes, sizes)
-    sizes = sizes.to_numpy()
+    sizes, rewrites = sizes.to_numpy(), held["rewrites"].to_numpy()
     alone = pc.not_equal(held["reason"], "small").to_numpy(zero_copy_only=False)
     found, made = np.full(len(sizes), -1), 0
     for start, end in runs(held["partition"].combine_chunks()):
@@ -192,6 +217,7 @@ def _bin_numbers(held: pa.Table, selection: Selection) -> np.ndarray:
                 target=selection.target_bytes,
                 alone=alone[start:end].tolist(),
                 whole=selection.min_bytes,
+                rewrites=rewrites[start:end].tolist(),
             )
         )
         found[start:end] = np.where(numbers < 0, -1, numbers + made)
@@ -233,6 +259,7 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
         "clustered": pc.or_(pc.is_valid(add.field("clusteringProvider")), _has_z_order(add)),
         "cube": cube,
         "ordered": pa.repeat(pa.scalar(value=False), len(batch)),
+        "rewrites": _rewrites(add),
         "reason": reason,
         "engine": pa.repeat(pa.scalar(judge.engine), len(batch)),
         "added": pc.coalesce(
@@ -293,6 +320,13 @@ def _is_clustered_otherwise(add: pa.StructArray, judge: Judge) -> pa.Array:
 
 def _has_z_order(add: pa.StructArray) -> pa.Array:
     return pc.is_valid(_tag(add.field("tags"), Z_CUBE_TAG))
+
+
+def _rewrites(add: pa.StructArray) -> pa.Array:
+    """How many compactions the rows went through, MOST_REWRITES for more."""
+    told = _tag(add.field("tags"), REWRITES_TAG)
+    once = pc.if_else(pc.equal(told, "1"), 1, MOST_REWRITES)
+    return pc.cast(pc.fill_null(once, 0), pa.int64())
 
 
 def _tag(tags: pa.MapArray, name: str) -> pa.Array:

@@ -13,6 +13,13 @@ from maint_assets.storage.location import Location
 if TYPE_CHECKING:
     from maint_assets.compaction.rewriting import Rewriting
 
+REWRITES_TAG, MOST_REWRITES = "MAINT_ASSETS_REWRITES", 2
+"""Our tag of compacted files: how many compactions their rows went through; the most it tells.
+
+A rewrite may shrink a file much, so that what it made is small again. Planning by the bytes of
+inputs would merge such files in run after run, each time a few of them.
+"""
+
 LONGEST_NAME = 255
 """The longest name of a file or directory, in bytes."""
 
@@ -37,11 +44,21 @@ class Marks(NamedTuple):
 
 
 def kept_marks(inputs: list[Add]) -> Marks:
-    """The marks of a new file that holds rows in their order: those of its only input."""
-    tags = inputs[0].tags or {}
-    if len(inputs) > 1 or not (inputs[0].clustering_provider or Z_CUBE_TAG in tags):
-        return Marks()
-    return Marks(inputs[0].tags, inputs[0].clustering_provider)
+    """The marks of a new file that holds rows in their order: those of its only input.
+
+    It also tells how many compactions its rows went through.
+    """
+    first = inputs[0].tags or {}
+    rewrites: dict[str, str | None] = {REWRITES_TAG: str(_rewrites(inputs))}
+    if len(inputs) > 1 or not (inputs[0].clustering_provider or Z_CUBE_TAG in first):
+        return Marks(rewrites)
+    return Marks({**first, **rewrites}, inputs[0].clustering_provider)
+
+
+def _rewrites(inputs: list[Add]) -> int:
+    """One more than those of its most often compacted input, MOST_REWRITES at most."""
+    told = ((add.tags or {}).get(REWRITES_TAG) for add in inputs)
+    return 1 if all(each is None for each in told) else MOST_REWRITES
 
 
 def output_add(

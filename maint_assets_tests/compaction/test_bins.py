@@ -1,8 +1,8 @@
 """Bins: what is rewritten together, what stays, and that planning comes to an end."""
 
 from collections import Counter
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from itertools import chain, cycle
 from typing import Any
 
 import pyarrow as pa
@@ -105,6 +105,56 @@ def test_planning_settles_when_each_bin_becomes_one_file(sizes: list[int]) -> No
             return
         sizes = stay + merged
     raise AssertionError("bins are made for ever")
+
+
+@given(
+    files=st.lists(st.tuples(st.integers(0, 49), st.integers(0, 2)), max_size=60),
+    shrinks=st.lists(st.floats(0.01, 1.3), min_size=1, max_size=20),
+)
+def test_the_third_run_is_empty_however_much_files_shrink(
+    files: list[tuple[int, int]], shrinks: list[float]
+) -> None:
+    ratios = cycle(shrinks)
+    for _ in range(2):
+        files = rewritten(files, ratios)
+
+    numbers = packed_bins(
+        [size for size, _ in files],
+        target=100,
+        alone=[False] * len(files),
+        whole=50,
+        rewrites=[rewrites for _, rewrites in files],
+    )
+
+    assert set(numbers) <= {-1}
+
+
+def rewritten(files: list[tuple[int, int]], ratios: Iterator[float]) -> list[tuple[int, int]]:
+    """Sizes and rewrites of small files after a run; new files come behind all others."""
+    sizes, rewrites = [size for size, _ in files], [many for _, many in files]
+    alone = [False] * len(files)
+    numbers = packed_bins(sizes, target=100, alone=alone, whole=50, rewrites=rewrites)
+    stay = [each for each, number in zip(files, numbers, strict=True) if number < 0]
+    made: dict[int, list[tuple[int, int]]] = {}
+    for each, number in zip(files, numbers, strict=True):
+        made.setdefault(number, []).append(each)
+    made.pop(-1, None)
+    new = [
+        (int(sum(size for size, _ in one) * next(ratios)), min(2, 1 + max(n for _, n in one)))
+        for one in made.values()
+    ]
+    return [each for each in stay + new if each[0] < 50]
+
+
+def test_files_that_are_small_after_two_rewrites_are_merged_with_new_ones() -> None:
+    old = [add(name, 20, tags=[("MAINT_ASSETS_REWRITES", "2")]) for name in "abcdef"]
+
+    bins, reasons = planned(old)
+    joined, _ = planned([*old, add("new", 30)])
+    lone, _ = planned([*old, add("new", 30, tags=[("MAINT_ASSETS_REWRITES", "1")])])
+
+    assert bins == lone == {} and set(reasons.values()) == {"alone"}
+    assert list(joined.values()) == [["d", "e", "f", "new"]]
 
 
 def test_small_files_of_one_partition_value_are_merged() -> None:

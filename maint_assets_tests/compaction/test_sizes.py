@@ -1,9 +1,12 @@
 """Which files are rewritten by their size and their deleted rows, and that this ends."""
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from maint_assets.compaction.bins import packed_bins
@@ -50,3 +53,79 @@ def test_large_files_do_not_part_small_ones_as_they_do_for_delta_rs() -> None:
     found = packed_bins([10, 80, 10, 60], target=100, alone=[False] * 4, whole=50)
 
     assert found == [0, -1, 0, -1]
+
+
+REPEATED = base64.b85encode(Random(7).randbytes(16_000)).decode()
+"""Text that takes as much room in a file of one row as in a file of many."""
+
+
+def same_text(path: Path, files: int) -> None:
+    table = TableBuilder(path).create()
+    for file in range(files):
+        table.add(f"{file:02}.parquet", rows=[{"id": file, "value": REPEATED}])
+
+
+def size_of_one(path: Path) -> int:
+    return max(add.size for add in live(path).values())
+
+
+def runs_until_nothing_changes(path: Path, run: Callable[[], Any]) -> list[int]:
+    """How many files live before the first run and after each, but for the run that did nothing."""
+    found = [len(live(path))]
+    for _ in range(8):
+        version = DeltaTable(path).version()
+        run()
+        if DeltaTable(path).version() == version:
+            break
+        found.append(len(live(path)))
+    return found
+
+
+def test_the_third_run_is_empty_where_new_files_are_as_small_as_their_inputs(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    for name in ("ours", "spark", "rs"):
+        same_text(tmp_path / name, 16)
+    rows, size = delta_rs.rows(tmp_path / "ours"), size_of_one(tmp_path / "ours")
+    target = size * 23 // 10
+    chain = compacting(
+        tmp_path / "ours", target_file_size=str(target), min_file_size=str(target // 2)
+    )
+
+    ours = runs_until_nothing_changes(tmp_path / "ours", chain.compact)
+    by_spark = runs_until_nothing_changes(
+        tmp_path / "spark", lambda: optimize(spark, tmp_path / "spark", target)
+    )
+    by_rs = runs_until_nothing_changes(
+        tmp_path / "rs", lambda: DeltaTable(tmp_path / "rs").optimize.compact(target_size=target)
+    )
+
+    assert ours == [16, 8, 4]
+    assert by_spark == by_rs == [16, 8, 4, 2, 1]
+    assert delta_rs.rows(tmp_path / "ours") == delta_spark.rows(spark, tmp_path / "ours") == rows
+
+
+def optimize(spark: SparkSession, path: Path, target: int) -> None:
+    sizes = {f"spark.databricks.delta.optimize.{name}FileSize": target for name in ("min", "max")}
+    delta_spark.forget(spark)
+    for key, value in sizes.items():
+        spark.conf.set(key, value)
+    try:
+        spark.sql(f"OPTIMIZE {delta_spark.table(path)}").collect()
+    finally:
+        for key in sizes:
+            spark.conf.unset(key)
+
+
+def test_repetitive_text_is_in_one_file_after_two_runs_and_stays_until_something_comes(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    same_text(tmp_path, 24)
+    size = size_of_one(tmp_path)
+    chain = compacting(tmp_path, target_file_size=str(size * 6), min_file_size=str(size * 3))
+
+    assert runs_until_nothing_changes(tmp_path, chain.compact) == [24, 4, 1]
+    delta_spark.forget(spark)
+    rows = "SELECT CAST(id AS BIGINT) AS id, 'new' AS value FROM range(1)"
+    spark.sql(f"INSERT INTO {delta_spark.table(tmp_path)} {rows}")
+    assert runs_until_nothing_changes(tmp_path, chain.compact) == [2, 1]
