@@ -33,14 +33,14 @@ def main(directory: Path, killed_at: int) -> None:
     """Deletes what is planned until it is killed."""
     plan = msgspec.json.decode((directory / "plan.json").read_bytes(), type=LogCleanupPlan)
     rows = pa.ipc.open_file(str(directory / "rows.arrow")).read_all()
-    delete, calls = write.delete_file, count()
+    delete, calls = write.delete_log_file, count()
 
     def killing(*args: Any, **kwargs: Any) -> write.Deletion:
         if next(calls) == killed_at:
             os.kill(os.getpid(), signal.SIGKILL)
         return delete(*args, **kwargs)
 
-    write.delete_file = killing
+    write.delete_log_file = killing
     (directory / "ledger").mkdir(exist_ok=True)
     deletion.cleaned(rows.to_batches(), plan, Location.of(str(directory / "ledger")))
 
