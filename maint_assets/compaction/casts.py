@@ -28,8 +28,12 @@ _WIDER: dict[pa.DataType, frozenset[pa.DataType]] = {
     pa.string_view(): frozenset({pa.string()}),
     pa.large_binary(): frozenset({pa.binary()}),
     pa.binary_view(): frozenset({pa.binary()}),
+    pa.uint8(): frozenset({pa.int16()}),
+    pa.uint16(): frozenset({pa.int32()}),
+    pa.uint32(): frozenset({pa.int64()}),
 }
-"""PROTOCOL, "Type Widening", and Arrow's other forms of the same type."""
+"""PROTOCOL, "Type Widening", Arrow's other forms of the same type, and what Spark takes
+Parquet's unsigned integers for."""
 
 _INTEGER_DIGITS = {pa.int8(): 10, pa.int16(): 10, pa.int32(): 10, pa.int64(): 20}
 """The digits before the point that a decimal must have to take an integer: PROTOCOL again."""

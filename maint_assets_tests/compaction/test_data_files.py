@@ -74,6 +74,9 @@ UTC_US = pa.timestamp("us", "UTC")
         ("integer", pa.int8(), [-1], [-1]),
         ("long", pa.int16(), [-1], [-1]),
         ("long", pa.int32(), [2**31 - 1], [2**31 - 1]),
+        ("short", pa.uint8(), [2**8 - 1], [2**8 - 1]),
+        ("integer", pa.uint16(), [2**16 - 1], [2**16 - 1]),
+        ("long", pa.uint32(), [2**32 - 1], [2**32 - 1]),
         ("double", pa.int32(), [2**31 - 1], [2.0**31 - 1]),
         ("double", pa.float32(), [0.5], [0.5]),
         ("timestamp_ntz", pa.date32(), [DAY], [LOCAL]),
@@ -113,8 +116,10 @@ def test_type_that_was_widened_since_is_cast(
         ("float", pa.float64()),
         ("float", pa.int8()),
         ("float", pa.float16()),
-        ("integer", pa.uint16()),
-        ("long", pa.uint32()),
+        ("byte", pa.uint8()),
+        ("short", pa.uint16()),
+        ("integer", pa.uint32()),
+        ("long", pa.uint64()),
         ("long", pa.duration("us")),
         ("decimal(11,2)", pa.int32()),
         ("decimal(21,2)", pa.int64()),
@@ -600,3 +605,18 @@ def test_a_batch_is_bounded_by_what_its_values_take_in_memory(tmp_path: Path) ->
 
     assert sum(batch.num_rows for batch in batches) == 20_000
     assert max(batch.nbytes for batch in batches) <= 32 << 20
+
+
+@pytest.mark.oracle
+def test_spark_reads_unsigned_integers_in_the_next_wider_type(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    kinds = {"a": ("short", pa.uint8()), "b": ("integer", pa.uint16()), "c": ("long", pa.uint32())}
+    table = TableBuilder(tmp_path).create(fields={name: kind for name, (kind, _) in kinds.items()})
+    most = {n: pa.array([2**k.bit_width - 1, 0, None], k) for n, (_, k) in kinds.items()}
+    pq.write_table(pa.table(most), tmp_path / "f")
+    size = (tmp_path / "f").stat().st_size
+    add = {"path": "f", "partitionValues": {}, "size": size, "modificationTime": 0}
+    table.commit([{"add": add | {"dataChange": True}}])
+
+    assert opened(tmp_path).rows() == by_delta_spark(spark, tmp_path)
