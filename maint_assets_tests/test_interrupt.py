@@ -74,8 +74,8 @@ def _last_commit(table: Path) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("number", "to_all"),
     [
-        (signal.SIGINT, True),
         (signal.SIGTERM, False),
+        pytest.param(signal.SIGINT, True, marks=pytest.mark.long),
         pytest.param(signal.SIGHUP, True, marks=pytest.mark.long),
         pytest.param(signal.SIGINT, False, marks=pytest.mark.long),
         pytest.param(signal.SIGTERM, True, marks=pytest.mark.long),

@@ -214,7 +214,7 @@ def sorted_ids(found: Answers) -> Answers:
 @pytest.mark.parametrize(
     ("session", "settings_of_ours"),
     [
-        pytest.param(MICROS, {}, id="compacted"),
+        pytest.param(MICROS, {}, id="compacted", marks=pytest.mark.long),
         pytest.param(MICROS, {"zorder_by": ["id"]}, id="ordered", marks=pytest.mark.long),
         pytest.param(LEGACY, {}, id="by-spark", marks=pytest.mark.long),
     ],
