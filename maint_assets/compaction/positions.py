@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from maint_assets.compaction.curve import curve_keys
 from maint_assets.compaction.physical import FileSchema
-from maint_assets.compaction.statistics import leaf_values
+from maint_assets.compaction.statistics import leaf_column
 from maint_assets.delta.schema import Struct
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _bits(columns: int) -> int:
 
 def comparable(batch: pa.RecordBatch, path: Path) -> pa.Array:
     """The values of a column of the order, in a type that Arrow searches; decimals about."""
-    values = leaf_values(batch, path)
+    values = leaf_column(batch, path)
     if values is None:
         return pa.nulls(batch.num_rows, pa.int64())
     return values.cast(pa.float64()) if pa.types.is_decimal(values.type) else values

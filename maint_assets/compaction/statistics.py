@@ -68,7 +68,7 @@ class FileStatistics:
         """Takes in rows of the file, columns by physical name; one without a column: all null."""
         self.rows += batch.num_rows
         for column in self._columns:
-            values = leaf_values(batch, column.path)
+            values = leaf_column(batch, column.path)
             if values is None:
                 column.null_count += batch.num_rows
             else:
@@ -109,7 +109,7 @@ class _Column:
         return ColumnStatistics(self.path, self.type, self.null_count, low, high)
 
 
-def leaf_values(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array | None:
+def leaf_column(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array | None:
     """The leaf column, null where a struct above it is; None where the batch has no such column."""
     at = batch.schema.get_field_index(path[0])
     if at < 0:

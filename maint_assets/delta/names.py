@@ -154,6 +154,13 @@ def checked_name(name: str) -> str | None:
     return match["name"] if match else None
 
 
+def checked_path(path: str) -> str | None:
+    """The path of the file of which Hadoop keeps a checksum at this path, if it does."""
+    directory, slash, name = path.rpartition("/")
+    checked = checked_name(name)
+    return None if checked is None else f"{directory}{slash}{checked}"
+
+
 def is_hidden(name: str, partition_columns: Collection[str], *, iceberg: bool) -> bool:
     """Whether VACUUM never looks at a file or directory of this name, at any depth.
 

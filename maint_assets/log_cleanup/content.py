@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +17,7 @@ from maint_assets.snapshot.file_actions import actions_of
 from maint_assets.snapshot.other_actions import RESTORE
 from maint_assets.snapshot.replay import key_texts
 from maint_assets.snapshot.schemas import LogUnit
+from maint_assets.storage.parts import text_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -88,11 +88,11 @@ def file_hashes(actions: pa.RecordBatch) -> tuple[Hashes, Hashes]:
 
     The second one is of the decoded path: writers of checkpoints encode paths anew.
     """
-    keys = _text_hashes(key_texts(actions))
+    keys = text_hashes(key_texts(actions))
     at = actions.schema.get_field_index("log_key")
     files = keys
     if not actions["path"].equals(actions["log_key"]):
-        files = _text_hashes(key_texts(actions.set_column(at, "log_key", actions["path"])))
+        files = text_hashes(key_texts(actions.set_column(at, "log_key", actions["path"])))
     sizes = pc.fill_null(actions["size"], 0).to_numpy().astype(np.uint64)
     return keys, files * (sizes * np.uint64(2) + np.uint64(1))
 
@@ -134,8 +134,3 @@ def _are_among(keys: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:
         return np.zeros(keys.size, np.bool_)
     at = np.minimum(np.searchsorted(known, keys), known.size - 1)
     return known[at] == keys
-
-
-def _text_hashes(texts: pa.Array) -> Hashes:
-    values = texts.to_numpy(zero_copy_only=False)
-    return pd.util.hash_array(values, categorize=False)  # pyright: ignore[reportAttributeAccessIssue]

@@ -20,6 +20,7 @@ from pyspark.sql import types as T
 from maint_assets.delta.names import (
     LogFile,
     checked_name,
+    checked_path,
     checksum_name,
     commit_name,
     is_temporary,
@@ -183,7 +184,8 @@ class _Task:
             return _NOT_PLANNED
         if row["kind"] == "sidecar" and (kept := self._kept_sidecar(path)) is not None:
             return kept
-        if row["kind"] == "hadoop_checksum" and read.exists(self.location, _checked(path)):
+        checked = checked_path(path)
+        if row["kind"] == "hadoop_checksum" and checked and read.exists(self.location, checked):
             return _STILL_THERE
         return write.delete_log_file(
             self.location, path, size=row["size"], modified_ms=row["modified_ms"]
@@ -242,12 +244,6 @@ def _anchor_files(log: LogDirectory, plan: LogCleanupPlan) -> dict[str, tuple[in
         wrong = found or "a commit after it is missing"
     found = f"the log cannot begin with checkpoint {anchor}: {wrong}"
     raise StalePlanError(table, found, "plan again")
-
-
-def _checked(path: str) -> str:
-    """The file of which Hadoop keeps a checksum at a path."""
-    directory, _, name = path.rpartition("/")
-    return f"{directory}/{checked_name(name)}"
 
 
 def _may_go(path: str, kind: str, plan: LogCleanupPlan) -> bool:

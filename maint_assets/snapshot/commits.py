@@ -43,12 +43,6 @@ def commit_lines(location: Location, path: str) -> Iterator[bytes]:
         )
 
 
-def _refuse_no_file(location: Location, path: str) -> None:
-    if not read.is_file(location, path) and read.exists(location, path):
-        name = path.rpartition("/")[2]
-        raise CorruptLogError(location.uri, f"{name} is no file", "restore it from a backup")
-
-
 def commit_mark(location: Location, version: int) -> str:
     """A digest of the commit of a version: a log that was put back may use its number again.
 
@@ -84,3 +78,9 @@ def refuse_other_commit(location: Location, version: int, mark: str) -> None:
             f"{commit_name(version)} is not the commit that was planned on, or is gone",
             "plan again",
         )
+
+
+def _refuse_no_file(location: Location, path: str) -> None:
+    if not read.is_file(location, path) and read.exists(location, path):
+        name = path.rpartition("/")[2]
+        raise CorruptLogError(location.uri, f"{name} is no file", "restore it from a backup")

@@ -13,11 +13,9 @@ import pyarrow.parquet as pq
 from maint_assets.delta.actions import Add, DeletionVector, Long, Remove
 from maint_assets.delta.paths import canonical_key
 from maint_assets.errors import CorruptLogError
-from maint_assets.snapshot.commits import commit_lines
 from maint_assets.snapshot.full_schemas import FULL_ARROW
-from maint_assets.snapshot.log_units import log_errors
+from maint_assets.snapshot.log_units import log_errors, unit_lines
 from maint_assets.snapshot.parsed_stats import PARSED, instants, lacks_texts, stats_texts
-from maint_assets.storage import read
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
@@ -184,8 +182,7 @@ _LINE = msgspec.json.Decoder(_Line)
 def _json_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
     adds: list[dict[str, Any]] = []
     removes: list[dict[str, Any]] = []
-    lines = commit_lines if unit.commit_ms is not None else read.lines
-    for line in lines(location, unit.path):
+    for line in unit_lines(location, unit):
         found = _parsed(line, location, unit)
         if found.add is not None and unit.adds:
             adds.append(_add(found.add))

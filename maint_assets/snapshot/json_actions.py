@@ -10,8 +10,7 @@ import pyarrow as pa
 from maint_assets.delta.actions import is_only_add, may_hold, parse_action
 from maint_assets.delta.paths import TableRoot
 from maint_assets.delta.timestamps import LEAST_MS
-from maint_assets.snapshot.commits import commit_lines
-from maint_assets.snapshot.log_units import log_errors
+from maint_assets.snapshot.log_units import log_errors, unit_lines
 from maint_assets.snapshot.places import placed, vector_path
 from maint_assets.snapshot.schemas import ACTION_ARROW
 from maint_assets.storage import read
@@ -48,9 +47,8 @@ class JsonRows:
         name = unit.path.rpartition("/")[2]
         told: _Told | None = None
         self._units.append((unit, len(self._rows.read)))
-        lines = commit_lines if unit.commit_ms is not None else read.lines
         with log_errors(self._location, unit):
-            for line in lines(self._location, unit.path):
+            for line in unit_lines(self._location, unit):
                 if not unit.adds and is_only_add(line):
                     continue
                 action = parse_action(line, table=self._location.uri, file=name)

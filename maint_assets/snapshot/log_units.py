@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from maint_assets.errors import CorruptLogError, LogGapError, one_line
+from maint_assets.snapshot.commits import commit_lines
 from maint_assets.snapshot.schemas import LogUnit
+from maint_assets.storage import read
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Iterator
 
     from maint_assets.snapshot.head import TableHead
     from maint_assets.storage.location import Location
@@ -45,9 +47,15 @@ def checkpoint_units(head: TableHead) -> list[LogUnit]:
     return [LogUnit(path=path, version=checkpoint.version, size=size) for path, size in files]
 
 
-def total_bytes(read: Iterable[LogUnit]) -> int:
+def total_bytes(units: Iterable[LogUnit]) -> int:
     """The size of the files together."""
-    return sum(unit.size for unit in read)
+    return sum(unit.size for unit in units)
+
+
+def unit_lines(location: Location, unit: LogUnit) -> Iterator[bytes]:
+    """The non-blank lines of a file of the log in JSON; a commit without an action is an error."""
+    lines = read.lines if unit.commit_ms is None else commit_lines
+    return lines(location, unit.path)
 
 
 @contextmanager

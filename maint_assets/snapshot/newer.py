@@ -108,7 +108,7 @@ class NewerCommits:
     def _take(self, version: int) -> None:
         name, path = commit_name(version), commit_path(version)
         self._seen[version] = read.state(self._location, path)
-        self._marks = {**self._marks, version: commit_mark(self._location, version)}
+        self._marks[version] = commit_mark(self._location, version)
         for line in commit_lines(self._location, path):
             action = parse_action(line, table=self._location.uri, file=name)
             self._refuse_change(action)

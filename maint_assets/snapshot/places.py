@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.delta.deletion_vectors import file_path
 from maint_assets.delta.paths import TableRoot, canonical_key, is_outside, relative, spellings
+
+Column = TypeVar("Column", pa.Array, pc.Expression)
 
 _FILE = "file://"
 _ODD = r"%|:|\\|^/|//|(^|/)\.\.?(/|$)"
@@ -76,8 +79,12 @@ def led_directory(directory: str, root: TableRoot) -> str | None:
 
 def are_inside(paths: pa.Array) -> pa.Array:
     """``not is_outside`` of each path; False for null."""
-    outside = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
-    return pc.fill_null(pc.invert(outside), fill_value=False)
+    return pc.fill_null(pc.invert(are_outside(paths)), fill_value=False)
+
+
+def are_outside(paths: Column) -> Column:
+    """``is_outside`` of each path; null for null."""
+    return pc.or_kleene(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
 
 
 def directories_of(paths: pa.Array) -> pa.Array:

@@ -14,6 +14,7 @@ from maint_assets.delta.features import (
     writer_feature_names,
 )
 from maint_assets.errors import ChecksumMismatchError, UnsupportedFeatureError
+from maint_assets.snapshot.places import are_outside
 from maint_assets.storage.parts import Measure
 
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ SIZE_BUCKETS = (
 
 _LIVE = pc.field("action") == "add"
 _VECTOR = pc.field("dv_path")
-_OUTSIDE = ((pc.field("action") != "commit") & ~pc.field("inside")) | (
-    pc.starts_with(_VECTOR, "/") | pc.match_substring(_VECTOR, "://")
-)
+_OUTSIDE = ((pc.field("action") != "commit") & ~pc.field("inside")) | (are_outside(_VECTOR))
 
 
 def size_counts(prefix: str, where: pc.Expression) -> dict[str, Measure]:

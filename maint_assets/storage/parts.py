@@ -252,6 +252,12 @@ def row_hashes(table: pa.Table) -> Numbers:
     return rows
 
 
+def text_hashes(texts: pa.Array) -> Numbers:
+    """A number of 64 bits for each text."""
+    values = texts.to_numpy(zero_copy_only=False)
+    return pd.util.hash_array(values, categorize=False)  # pyright: ignore[reportAttributeAccessIssue]
+
+
 class _Parts:
     """The parts of one task under construction."""
 
@@ -309,15 +315,10 @@ def _hashes(column: pa.Array, *, repeating: bool) -> Numbers:
         found = _mixed(numbers.astype(np.uint64) * _MIX)
     elif repeating:
         known = column.fill_null("").dictionary_encode()
-        found = _text_hashes(known.dictionary)[known.indices.to_numpy()]
+        found = text_hashes(known.dictionary)[known.indices.to_numpy()]
     else:
-        found = _text_hashes(column.fill_null(""))
+        found = text_hashes(column.fill_null(""))
     return np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, found)
-
-
-def _text_hashes(texts: pa.Array) -> Numbers:
-    values = texts.to_numpy(zero_copy_only=False)
-    return pd.util.hash_array(values, categorize=False)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _mixed(numbers: Numbers) -> Numbers:

@@ -114,12 +114,13 @@ def _name(path: str) -> str:
 def _marks(
     some: Iterable[PartSlice], *, location: Location, retained: Retained
 ) -> Iterator[pa.RecordBatch]:
+    is_twice = read.has_mounts(location)
     for part in some:
         for batch in slice_batches(part, _READ[part.source]):
             found = (
                 _planned(batch, location)
                 if part.source == "diff"
-                else _retained(batch.filter(protects(batch, retained)), location)
+                else _retained(batch.filter(protects(batch, retained)), location, is_twice=is_twice)
             )
             yield batch_of(found, _MARKS_ARROW)
 
@@ -130,9 +131,8 @@ def _planned(batch: pa.RecordBatch, location: Location) -> Iterator[Mark]:
         yield from ((mark, path, True, False) for mark in planned_marks(location, path))
 
 
-def _retained(kept: pa.RecordBatch, location: Location) -> Iterator[Mark]:
-    """The marks of retained files outside, and of links inside."""
-    is_twice = read.has_mounts(location)
+def _retained(kept: pa.RecordBatch, location: Location, *, is_twice: bool) -> Iterator[Mark]:
+    """The marks of retained files outside, and of links inside; of all where mounts are."""
     for path in kept["path"].filter(kept["inside"]).to_pylist():
         if is_twice or read.is_link(location, path):
             yield outside_mark(f"{location.path}/{path}"), path, False, False

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from maint_assets.delta.features import Operation, refuse_unsupported
-from maint_assets.delta.names import hadoop_checksum
+from maint_assets.delta.names import checked_path
 from maint_assets.delta.paths import TableRoot, parents, relative_name
 from maint_assets.errors import StalePlanError
 from maint_assets.snapshot.commits import refuse_other_commit
@@ -262,8 +262,7 @@ class _Task:
         A checksum is named with the file that it is of.
         """
         newer = self.newer
-        beside = {hadoop_checksum(path) for path in newer.paths}
-        found = (newer.paths | beside).intersection(paths)
+        found = {path for path in paths if not newer.paths.isdisjoint((path, checked_path(path)))}
         if newer.outside:
             marks = {outside_mark(path) for path in newer.outside}
             found |= {p for p in paths if not marks.isdisjoint(planned_marks(self.location, p))}

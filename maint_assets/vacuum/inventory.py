@@ -19,7 +19,7 @@ from maint_assets.delta.paths import TableRoot, is_outside, relative_name
 from maint_assets.errors import InventoryError, one_line
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
-from maint_assets.snapshot.places import through_links
+from maint_assets.snapshot.places import are_outside, through_links
 from maint_assets.snapshot.replay import snapshot
 from maint_assets.storage.columns import arrow_schema, batch_of
 from maint_assets.storage.location import Location
@@ -43,7 +43,7 @@ NAMES = {
 }
 """The columns of an inventory, and how they may be spelled; Delta's own is ``length``."""
 
-_OUTSIDE = pc.starts_with(pc.field("path"), "/") | pc.match_substring(pc.field("path"), "://")
+_OUTSIDE = are_outside(pc.field("path"))
 
 INSIDE = ~_OUTSIDE
 """The rows of an inventory that are rows of a listing: all others are only counted."""
@@ -206,9 +206,8 @@ def _columns(names: Iterable[str], table: str) -> dict[str, str]:
     return {wanted: name for wanted, name in found.items() if name is not None}
 
 
-def _refuse_odd(rows: pa.Table, place: _Place) -> None:
+def _refuse_odd(sizes: pa.ChunkedArray, place: _Place) -> None:
     """InventoryError for sizes that no file has: their sum would mean nothing."""
-    sizes = pc.cast(rows["size"], pa.int64())
     found = pc.min_max(sizes)
     least, most = found["min"].as_py(), found["max"].as_py()
     if least is not None and (least < 0 or most > _MOST_BYTES):
@@ -221,13 +220,13 @@ def _listed(rows: pa.Table, place: _Place) -> pa.RecordBatch:
     if pa.types.is_timestamp(rows["modificationTime"].type):
         raise InventoryError(place.table, "modificationTime of the inventory is no number", _REMEDY)
     try:
-        columns = [pc.cast(rows[name], kind) for name, kind in _TYPES.items()]
-        _refuse_odd(rows, place)
+        columns = {name: pc.cast(rows[name], kind) for name, kind in _TYPES.items()}
     except pa.ArrowException as error:
         raise InventoryError(
             place.table, f"the inventory has other types ({one_line(error)})", _REMEDY
         ) from error
-    entries = zip(*(column.to_pylist() for column in columns), strict=True)
+    _refuse_odd(columns["size"], place)
+    entries = zip(*(column.to_pylist() for column in columns.values()), strict=True)
     return batch_of((row for entry in entries for row in place.rows(entry)), _ARROW)
 
 
