@@ -46,6 +46,9 @@ _GRAMMAR: tuple[tuple[LogFileKind, re.Pattern[str]], ...] = tuple(
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _STAGED = re.compile(r"(?P<version>[0-9]+)\.[^./]+\.json")
 _TEMPORARY = re.compile(rf"\.[^/]+\.{_UUID}\.tmp|_commit_{_UUID}\.json\.tmp")
+CHECKSUM_END = ".crc"
+"""How names of checksums end that Hadoop's local file system keeps."""
+
 _HADOOP_CHECKSUM = re.compile(r"\.(?P<name>[^/]+)\.crc")
 
 _DIGITS = 20

@@ -124,8 +124,10 @@ def _is_of_log(path: str) -> bool:
 
     Some file systems know no case.
     """
-    *_, name = names = path.casefold().split("/")
-    return _LOG in names or _LOG_NAME.match(name) is not None
+    folded = path.casefold()
+    name = folded[folded.rfind("/") + 1 :]
+    is_below = _LOG in folded and _LOG in folded.split("/")
+    return is_below or _LOG_NAME.match(name) is not None
 
 
 def _deleted(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from maint_assets.delta.features import Operation, refuse_unsupported
-from maint_assets.delta.names import checked_path
+from maint_assets.delta.names import CHECKSUM_END, checked_path
 from maint_assets.delta.paths import TableRoot, parents, relative_name
 from maint_assets.errors import StalePlanError
 from maint_assets.snapshot.commits import refuse_other_commit
@@ -262,7 +262,10 @@ class _Task:
         A checksum is named with the file that it is of.
         """
         newer = self.newer
-        found = {path for path in paths if not newer.paths.isdisjoint((path, checked_path(path)))}
+        found = newer.paths.intersection(paths)
+        if newer.paths:
+            beside = (path for path in paths if path.endswith(CHECKSUM_END))
+            found |= {path for path in beside if checked_path(path) in newer.paths}
         if newer.outside:
             marks = {outside_mark(path) for path in newer.outside}
             found |= {p for p in paths if not marks.isdisjoint(planned_marks(self.location, p))}
