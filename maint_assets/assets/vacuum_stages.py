@@ -48,6 +48,7 @@ from maint_assets.vacuum.inventory import (
     INVENTORY_MEASURES,
     inventory,
     refuse_elsewhere,
+    unreadable,
 )
 from maint_assets.vacuum.listing import (
     LISTING_MEASURES,
@@ -187,7 +188,8 @@ def _written_listing(run: StageRun, rows: list[Rows]) -> Dataset:
 
 
 def _written_inventory(run: StageRun, rows: list[Rows], source: str) -> Dataset:
-    written = run.output.write_rows(rows, LISTING_SCHEMA, INVENTORY_MEASURES, keep=INSIDE)
+    with unreadable(source, table=run.table.uri):
+        written = run.output.write_rows(rows, LISTING_SCHEMA, INVENTORY_MEASURES, keep=INSIDE)
     refuse_elsewhere(
         source,
         table=run.table.uri,

@@ -6,6 +6,7 @@ nothing outside the root. Whether a row is still true is for the deletion to see
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 
 from maint_assets.delta.paths import TableRoot, is_outside, relative_name
-from maint_assets.errors import InventoryError, one_line
+from maint_assets.delta.timestamps import LEAST_MS
+from maint_assets.errors import InventoryError, of_text, one_line
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
 from maint_assets.snapshot.places import are_outside, through_links
@@ -29,7 +31,7 @@ from maint_assets.vacuum.listing import LISTING_MEASURES, LISTING_SCHEMA
 from maint_assets.vacuum.walk import Entered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -63,6 +65,9 @@ _TYPES = {
     "modificationTime": pa.int64(),
 }
 _MOST_BYTES = 2**50
+_SECONDS, _MOST_MS = 1_000_000_000, 100_000_000_000_000
+"""No file is of 1970 to 1973, or of the year 5138: such a time is in seconds or microseconds."""
+
 _MOST_CHARACTERS = 4_096
 """No file system takes a longer path, nor one with a NUL."""
 
@@ -103,6 +108,19 @@ def inventory(
     return [units(spark, packages, entries, kind=File)]
 
 
+@contextmanager
+def unreadable(source: str, *, table: str) -> Generator[None, None, None]:
+    """InventoryError for a Spark table of which Spark cannot read a row."""
+    try:
+        yield
+    except PySparkException as error:
+        if _is_path(source) or of_text(str(error)) is not None or _is_cancelled(error):
+            raise
+        why = error.getCondition() or one_line(error)
+        found = f"the inventory {source} cannot be read by Spark ({why})"
+        raise InventoryError(table, found, "mend the table or view") from error
+
+
 def refuse_elsewhere(source: str, *, table: str, inside: int, outside: int, example: str) -> None:
     """InventoryError for an inventory that tells of other places than the table."""
     if outside and not inside:
@@ -112,6 +130,10 @@ def refuse_elsewhere(source: str, *, table: str, inside: int, outside: int, exam
             f"{example} among them",
             "give paths as the table's own location is given, file: URIs, or relative ones",
         )
+
+
+def _is_cancelled(error: PySparkException) -> bool:
+    return "CANCELLED" in (error.getCondition() or "")
 
 
 def _is_path(source: str) -> bool:
@@ -195,7 +217,8 @@ def _entries(path: str, place: _Place) -> Iterator[pa.RecordBatch]:
 
 def _columns(names: Iterable[str], table: str) -> dict[str, str]:
     """The inventory's own name of each column that is needed."""
-    known = {name.lower(): name for name in reversed(list(names))}
+    every = list(names)
+    known = {name.lower(): name for name in reversed(every)}
     found = {
         wanted: next((known[name] for name in spelled if name in known), None)
         for wanted, spelled in NAMES.items()
@@ -203,6 +226,9 @@ def _columns(names: Iterable[str], table: str) -> dict[str, str]:
     missing = [wanted for wanted, name in found.items() if name is None]
     if missing:
         raise InventoryError(table, f"the inventory lacks the column {missing[0]}", _REMEDY)
+    twice = [name for name in found.values() if every.count(name or "") > 1]
+    if twice:
+        raise InventoryError(table, f"the inventory has the column {twice[0]} twice", _REMEDY)
     return {wanted: name for wanted, name in found.items() if name is not None}
 
 
@@ -213,6 +239,15 @@ def _refuse_odd(sizes: pa.ChunkedArray, place: _Place) -> None:
     if least is not None and (least < 0 or most > _MOST_BYTES):
         odd = least if least < 0 else most
         raise InventoryError(place.table, f"the inventory has a file of {odd} bytes", _REMEDY)
+
+
+def _refuse_other_unit(times: pa.ChunkedArray, place: _Place) -> None:
+    """InventoryError for times in seconds or microseconds: files would look too old, or too new."""
+    is_s = pc.and_(pc.greater_equal(times, _SECONDS), pc.less(times, LEAST_MS))
+    odd = times.filter(pc.or_(is_s, pc.greater(times, _MOST_MS)))
+    if len(odd):
+        found = f"modificationTime {odd[0]} of the inventory is not in ms"
+        raise InventoryError(place.table, found, _REMEDY)
 
 
 def _listed(rows: pa.Table, place: _Place) -> pa.RecordBatch:
@@ -226,6 +261,7 @@ def _listed(rows: pa.Table, place: _Place) -> pa.RecordBatch:
             place.table, f"the inventory has other types ({one_line(error)})", _REMEDY
         ) from error
     _refuse_odd(columns["size"], place)
+    _refuse_other_unit(columns["modificationTime"], place)
     entries = zip(*(column.to_pylist() for column in columns.values()), strict=True)
     return batch_of((row for entry in entries for row in place.rows(entry)), _ARROW)
 

@@ -303,6 +303,49 @@ def test_sizes_that_no_file_has_are_refused(tmp_path: Path, chain_of: ChainOf, s
         chain_of(table.path, mode="inventory", inventory=str(tmp_path / "odd.parquet")).plan()
 
 
+@pytest.mark.parametrize("time", [1_700_000_000, 1_700_000_000_000_000])
+def test_times_in_another_unit_are_refused(tmp_path: Path, chain_of: ChainOf, time: int) -> None:
+    table = story(tmp_path)
+    rows = [{"path": "stray", "size": 1, "isDir": False, "modificationTime": time}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "odd.parquet")
+
+    with pytest.raises(InventoryError, match=f"modificationTime {time} .* is not in ms"):
+        chain_of(table.path, mode="inventory", inventory=str(tmp_path / "odd.parquet")).plan()
+
+
+def test_a_file_with_a_column_twice_is_refused(tmp_path: Path, chain_of: ChainOf) -> None:
+    table = story(tmp_path)
+    names = ["path", "path", "size", "isDir", "modificationTime"]
+    columns = [["stray"], ["d/_h"], [1], [False], [10**12]]
+    pq.write_table(pa.table(columns, names=names), tmp_path / "odd.parquet")
+
+    with pytest.raises(InventoryError, match="has the column path twice"):
+        chain_of(table.path, mode="inventory", inventory=str(tmp_path / "odd.parquet")).plan()
+
+
+def test_a_view_with_a_column_twice_is_refused(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = story(tmp_path)
+    columns = ["'stray' path", "'a' path", "1L size", "false isDir", "0L modificationTime"]
+    spark.range(1).selectExpr(*columns).createOrReplaceTempView("twice")
+
+    with pytest.raises(InventoryError, match="has the column path twice"):
+        chain_of(table.path, mode="inventory", inventory="twice").plan()
+
+
+def test_a_view_whose_rows_fail_is_named(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    table = story(tmp_path)
+    columns = ["'stray' path", "cast(concat('x', id) as long) size", "false isDir"]
+    frame = spark.range(1).selectExpr(*columns, "0L modificationTime")
+    frame.createOrReplaceTempView("failing")
+
+    with pytest.raises(InventoryError, match=r"failing cannot be read .*CAST_INVALID_INPUT"):
+        chain_of(table.path, mode="inventory", inventory="failing").plan()
+
+
 def test_a_link_of_a_live_partition_is_no_file_of_an_inventory(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:
