@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo $(ROOT)/.uv/
 RUN := $(UV) run --no-sync
 JAVA := JAVA_HOME="$$($(RUN) python -m maint_assets_tests.oracles.setup --java-home)"
 
-.PHONY: setup sync browser test check demo bench bench-compaction bench-append bench-logs bench-checkpoint stories races clean
+.PHONY: setup sync browser test check demo bench bench-compaction bench-append bench-logs bench-checkpoint stories races package clean
 
 setup: sync
 	$(RUN) python -m maint_assets_tests.oracles.setup
@@ -65,6 +65,9 @@ stories: setup
 		maint_assets_tests/vacuum maint_assets_tests/compaction maint_assets_tests/ui \
 		maint_assets_tests/assets \
 		-o log_cli=true -o log_cli_level=INFO
+
+package: setup
+	$(JAVA) $(RUN) pytest -m long $(ARGS) maint_assets_tests/test_package.py
 
 races: setup
 	RACES=$(N) $(JAVA) $(RUN) pytest $(ARGS) maint_assets_tests/races \

@@ -11,10 +11,17 @@ if TYPE_CHECKING:
     from maint_assets.assets.factory import build_maintenance_assets
     from maint_assets.assets.jobs import build_maintenance_definitions
     from maint_assets.assets.store import StageStore
-    from maint_assets.config import TableSettings, VacuumSettings
+    from maint_assets.config import (
+        CompactionSettings,
+        LogCleanupSettings,
+        TableSettings,
+        VacuumSettings,
+    )
 
 __all__ = [
+    "CompactionSettings",
     "DeltaMaintenanceComponent",
+    "LogCleanupSettings",
     "StageStore",
     "TableSettings",
     "VacuumSettings",
@@ -23,7 +30,9 @@ __all__ = [
 ]
 
 _MODULES = {
+    "CompactionSettings": "config",
     "DeltaMaintenanceComponent": "assets.component",
+    "LogCleanupSettings": "config",
     "StageStore": "assets.store",
     "TableSettings": "config",
     "VacuumSettings": "config",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from typing_extensions import Self
 
@@ -181,23 +181,6 @@ def is_hidden(name: str, partition_columns: Collection[str], *, iceberg: bool) -
 def is_hidden_path(path: str, partition_columns: Collection[str], *, iceberg: bool) -> bool:
     """Whether any component of a relative path is hidden."""
     return any(is_hidden(name, partition_columns, iceberg=iceberg) for name in path.split("/"))
-
-
-def file_kind(path: str) -> str | None:
-    """``dv``, ``cdc`` or ``index`` for a path of that kind; None for a path like any data file."""
-    names = path.split("/")
-    return next((kind for kind, matches in _KINDS if matches(names)), None)
-
-
-_DELETION_VECTOR = re.compile(
-    r"deletion_vector_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin", re.IGNORECASE
-)
-
-_KINDS: tuple[tuple[str, Callable[[list[str]], bool]], ...] = (
-    ("dv", lambda names: _DELETION_VECTOR.fullmatch(names[-1]) is not None),
-    ("cdc", lambda names: any(name.startswith("_change_data") for name in names)),
-    ("index", lambda names: any(name.startswith("_delta_index") for name in names)),
-)
 
 
 def _sound(numbers: dict[str, int]) -> bool:

@@ -34,8 +34,6 @@ _UNITS = {
     "millisecond": ("micros", 1_000),
     "microsecond": ("micros", 1),
 }
-_SIZE = re.compile(r"(?P<count>[0-9]{1,19}) *(?P<unit>[kmgtp]?)b?", re.IGNORECASE)
-_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _LIMITS = {"months": _INT, "days": _INT, "micros": _LONG}
 
 
@@ -92,7 +90,6 @@ class TableProperties:
     materialized_row_commit_version_column: str | None = None
     write_partition_columns: bool | None = None
     compression_codec: str | None = None
-    target_file_size_bytes: int | None = None
     variant_shredding: bool = False
     deletion_vectors: bool = False
 
@@ -186,14 +183,6 @@ def _index(text: str) -> int | None:
     """A number from -1 on."""
     found = int(text) if re.fullmatch(r"[+-]?[0-9]{1,10}", text) else _INT
     return found if -1 <= found < _INT else None
-
-
-def _size(text: str) -> int | None:
-    """The bytes of ``104857600``, ``100mb`` or ``1g``; the units are powers of 1024."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        return None
-    return int(match["count"]) << _SHIFTS[match["unit"].lower()] or None
 
 
 def _text(text: str) -> str:
@@ -300,7 +289,6 @@ _ROWS = (
         "the name of a codec",
         lambda text: _name(text.lower()),
     ),
-    _Row("target_file_size_bytes", "delta.targetFileSize", "a size such as 100mb", _size),
     _Row("variant_shredding", "delta.enableVariantShredding", _FLAG, _flag),
     _Row("deletion_vectors", "delta.enableDeletionVectors", _FLAG, _flag),
 )

@@ -9,7 +9,6 @@ from maint_assets.delta.names import (
     LogFileKind,
     checksum_name,
     commit_name,
-    file_kind,
     is_hidden,
     is_hidden_path,
 )
@@ -147,21 +146,3 @@ def test_hidden_path_has_a_hidden_component(path: str, *, hidden: bool) -> None:
 
 def test_hidden_path_keeps_change_data() -> None:
     assert not is_hidden_path("_change_data/p=1/cdc-0.parquet", ["p"], iceberg=False)
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        (f"ab/deletion_vector_{UUID}.bin", "dv"),
-        (f"_change_data/deletion_vector_{UUID}.bin", "dv"),
-        ("deletion_vector_x.bin", None),
-        (f"deletion_vector_{UUID}.bin/x", None),
-        ("_change_data/cdc-0.parquet", "cdc"),
-        ("p=1/_change_data/cdc-0.parquet", "cdc"),
-        ("_delta_index/x", "index"),
-        ("p=_change_data/x.parquet", None),
-        ("x.parquet", None),
-    ],
-)
-def test_file_kind_is_told_by_the_path(path: str, kind: str | None) -> None:
-    assert file_kind(path) == kind

@@ -146,10 +146,6 @@ def test_properties_that_are_unset_or_null_have_delta_s_defaults() -> None:
         ),
         ("delta.writePartitionColumnsToParquet", "false", "write_partition_columns", False),
         ("delta.parquet.compression.codec", "ZSTD", "compression_codec", "zstd"),
-        ("delta.targetFileSize", "104857600", "target_file_size_bytes", 104_857_600),
-        ("delta.targetFileSize", "100mb", "target_file_size_bytes", 104_857_600),
-        ("delta.targetFileSize", "1 G", "target_file_size_bytes", 1 << 30),
-        ("delta.targetFileSize", "512b", "target_file_size_bytes", 512),
         ("delta.enableVariantShredding", "true", "variant_shredding", True),
         ("delta.enableDeletionVectors", "true", "deletion_vectors", True),
     ],
@@ -182,9 +178,6 @@ def test_properties_prefer_the_exact_key() -> None:
         ("delta.randomPrefixLength", "0"),
         ("delta.rowTracking.materializedRowIdColumnName", ""),
         ("delta.writePartitionColumnsToParquet", "yes"),
-        ("delta.targetFileSize", "0"),
-        ("delta.targetFileSize", "-1"),
-        ("delta.targetFileSize", "100 stones"),
     ],
 )
 def test_properties_that_are_invalid_are_an_error_with_the_value(key: str, text: str) -> None:
