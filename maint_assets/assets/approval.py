@@ -66,11 +66,13 @@ def refuse_other_rows(
 
     The files of the rows themselves are looked at by the tasks that read them.
     """
-    rows = run.upstream(planned).digest_of_parts(schema)
+    plan = run.upstream(planned)
+    rows = plan.digest_of_parts(schema)
     if rows is None or plan_digest(*marks, rows) != digest:
-        raise StalePlanError(
-            run.table.uri, f"the rows of plan {digest} are not those it was made of", "plan again"
-        )
+        found = f"the rows of plan {digest} are not those it was made of"
+        if not plan.has_columns(schema):
+            found = f"plan {digest} was made by another release of maint_assets"
+        raise StalePlanError(run.table.uri, found, "plan again")
 
 
 def _time(time_ms: int) -> str:

@@ -9,8 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
+import msgspec
 
 from maint_assets.assets.spark import parallelism
+from maint_assets.errors import StalePlanError, one_line
 from maint_assets.storage.intents import give_sign
 from maint_assets.storage.location import Location
 from maint_assets.storage.rows import part_rows
@@ -121,8 +123,12 @@ class StageRun:
         return part_rows(self.spark, parts, parallelism=self.parallelism, task_rows=task_rows)
 
     def summary(self, stage: str, kind: type[Summary]) -> Summary:
-        """The summary of another stage."""
-        return self.upstream(stage).summary(kind)
+        """The summary of another stage. StalePlanError for one that another release wrote."""
+        try:
+            return self.upstream(stage).summary(kind)
+        except msgspec.DecodeError as error:
+            found = f"its {stage} was made by another release of maint_assets ({one_line(error)})"
+            raise StalePlanError(self.table.uri, found, "run the chain again") from error
 
     def _latest(self, stage: str) -> tuple[str, StageDataset]:
         if stage not in self.known:

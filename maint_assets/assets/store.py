@@ -23,7 +23,15 @@ from maint_assets.assets.spark import session
 from maint_assets.errors import StageMissingError, one_line
 from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Measures, Part, Target, Written, both_sums, unwritten
+from maint_assets.storage.parts import (
+    Measures,
+    Part,
+    Target,
+    Written,
+    both_sums,
+    columns_of,
+    unwritten,
+)
 from maint_assets.storage.rows import Rows
 from maint_assets.vacuum.handled import Handled
 
@@ -85,6 +93,11 @@ class StageDataset:
                 return None
             rows, sums = rows + part.rows, both_sums(sums, part.sums)
         return _digest(schema.names, rows, sums)
+
+    def has_columns(self, schema: T.StructType) -> bool:
+        """Whether rows have the columns of a schema, as far as they can be read."""
+        known = (columns_of(part) for part in self.parts())
+        return all(names in {None, tuple(schema.names)} for names in known)
 
     def largest(self) -> list[dict[str, Any]]:
         """The largest rows, for people to look at."""

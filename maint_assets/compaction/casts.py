@@ -52,6 +52,8 @@ def cast(source: pa.DataType, target: pa.DataType, *, int96: bool = False) -> Ca
     """
     if pa.types.is_dictionary(source):
         return _decoded(source, target)
+    if isinstance(source, pa.JsonType):
+        return _stored(source, target)
     if pa.types.is_timestamp(source):
         return _moments(source, target, int96=int96)
     if source == target:
@@ -64,6 +66,12 @@ def cast(source: pa.DataType, target: pa.DataType, *, int96: bool = False) -> Ca
 def _decoded(source: pa.DataType, target: pa.DataType) -> Cast | None:
     rest = cast(source.value_type, target)
     return None if rest is None else lambda values: rest(values.dictionary_decode())
+
+
+def _stored(source: pa.JsonType, target: pa.DataType) -> Cast | None:
+    """Text that Parquet calls JSON is text to Spark."""
+    rest = cast(source.storage_type, target)
+    return None if rest is None else lambda values: rest(values.storage)
 
 
 def _moments(source: pa.DataType, target: pa.DataType, *, int96: bool) -> Cast | None:

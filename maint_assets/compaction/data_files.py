@@ -36,6 +36,8 @@ _MOST_CHUNKS = 20_000
 """Of footers that are kept: each takes about a kilobyte."""
 
 _REMEDY = "restore it from a backup or a replica, or leave it out of the rewrite"
+_UNREAD = "the file itself may be sound: leave it out, or rewrite it by another engine"
+_OTHER_ROWS = "it has {} rows where its footer says otherwise"
 
 
 def data_file(
@@ -162,7 +164,7 @@ class DataFile:
                 if rows.batch.num_rows:
                     yield from bounded(plan.rewritten(rows))
             if start != self.num_rows:
-                raise MismatchError(f"it has {start} rows where its footer says otherwise")
+                raise _unfit(self.location, self.add, _OTHER_ROWS.format(start), remedy=_REMEDY)
 
     def close(self) -> None:
         """Closes the file."""
@@ -198,6 +200,11 @@ def _as_storage_error(location: Location, add: Add) -> Generator[None, None, Non
         yield
     except FileNotFoundError as error:
         raise StorageError(location.uri, f"data file {add.path} is missing", _REMEDY) from error
-    except (OSError, pa.ArrowException, MismatchError) as error:
-        found = f"data file {add.path} cannot be rewritten: {one_line(error)}"
-        raise StorageError(location.uri, found, _REMEDY) from error
+    except (MismatchError, pa.ArrowNotImplementedError) as error:
+        raise _unfit(location, add, one_line(error), remedy=_UNREAD) from error
+    except (OSError, pa.ArrowException) as error:
+        raise _unfit(location, add, one_line(error), remedy=_REMEDY) from error
+
+
+def _unfit(location: Location, add: Add, found: str, *, remedy: str) -> StorageError:
+    return StorageError(location.uri, f"data file {add.path} cannot be rewritten: {found}", remedy)

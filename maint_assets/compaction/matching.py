@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from maint_assets.compaction.casts import cast, same
 from maint_assets.compaction.dictionaries import as_dictionary
@@ -50,6 +52,42 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a file or of a struct in it, and what the table has there."""
+
+    sources: Sequence[Source]
+    fields: tuple[Field, ...]
+    by_id: bool
+
+    def of(self, field: Field, where: str) -> Source | None:
+        """The one that is this field; None if the file is older than the field.
+
+        A name in another case is the field's if it is the only one and no other field's, as for
+        Spark. One without its id may be the field or not: it is refused.
+        """
+        if self.by_id and field.id is None:
+            raise MismatchError(f"column {where} has no id in the table's schema")
+        if self.by_id:
+            found = [each for each in self.sources if each.id == field.id]
+            near = [c for c in self.sources if c.id is None and c.name == field.physical_name]
+            if not found and near:
+                said = f"is in it as {near[0].name!r}, without its field id"
+                raise MismatchError(f"column {where} {said}")
+        else:
+            found = [each for each in self.sources if each.name == field.physical_name]
+            found = found or self._in_another_case(field.physical_name)
+        if len(found) > 1:
+            names = " and ".join(repr(each.name) for each in found)
+            raise MismatchError(f"column {where} is in it {len(found)} times, as {names}")
+        return found[0] if found else None
+
+    def _in_another_case(self, name: str) -> list[Source]:
+        others = {field.physical_name for field in self.fields}
+        near = (each for each in self.sources if each.name.lower() == name.lower())
+        return [each for each in near if each.name not in others]
+
+
+@dataclass(frozen=True, slots=True)
 class Match:
     """A column of the table: its type in new files, the file's column and what to do with it.
 
@@ -76,7 +114,8 @@ def matches(columns: Sequence[Source], target: FileSchema) -> tuple[Match, ...]:
     """What becomes the data columns of new files, in their order. Raises MismatchError."""
     if target.by_id and columns and all(part.id is None for part in _every(columns)):
         raise MismatchError("its columns have no field ids, by which the table is mapped")
-    return tuple(_match(field, columns, by_id=target.by_id) for field in target.data)
+    found = Columns(columns, target.data, target.by_id)
+    return tuple(_match(field, found) for field in target.data)
 
 
 def inner_fields(kind: pa.DataType) -> tuple[pa.Field, ...]:
@@ -100,34 +139,13 @@ def _source(field: pa.Field, kinds: Iterator[str]) -> Source:
     return Source(field.name, None if number < 0 else number, field.type, int96, parts)
 
 
-def _match(field: Field, columns: Sequence[Source], *, by_id: bool) -> Match:
+def _match(field: Field, columns: Columns) -> Match:
     target = arrow_field(field)
-    found = _found(field, columns, field.name, by_id=by_id)
+    found = columns.of(field, field.name)
     if found is None:
         return Match(target, None, same)
-    how = _cast(field.type, target.type, found, where=field.name, by_id=by_id)
+    how = _cast(field.type, target.type, found, where=field.name, by_id=columns.by_id)
     return Match(target, found.name, how)
-
-
-def _found(field: Field, columns: Sequence[Source], where: str, *, by_id: bool) -> Source | None:
-    """The one that is this field; None if the file is older than the field.
-
-    A name in another case, and one without its id, may be the field or not: both are refused.
-    """
-    if by_id and field.id is None:
-        raise MismatchError(f"column {where} has no id in the table's schema")
-    if by_id:
-        found = [column for column in columns if column.id == field.id]
-        near = [c for c in columns if c.id is None and c.name == field.physical_name]
-    else:
-        found = [column for column in columns if column.name == field.physical_name]
-        near = [c for c in columns if c.name.lower() == field.physical_name.lower()]
-    if len(found) > 1:
-        raise MismatchError(f"column {where} is in it {len(found)} times")
-    if not found and near:
-        what = "without its field id" if by_id else "in another case"
-        raise MismatchError(f"column {where} is in it as {near[0].name!r}, {what}")
-    return found[0] if found else None
 
 
 def _cast(kind: Type, target: pa.DataType, source: Source, *, where: str, by_id: bool) -> Cast:
@@ -157,8 +175,9 @@ def _cast(kind: Type, target: pa.DataType, source: Source, *, where: str, by_id:
 def _struct(kind: Struct, target: pa.DataType, source: Source, *, where: str, by_id: bool) -> Cast:
     positions: list[int | None] = []
     casts: list[Cast] = []
-    for at, field in enumerate(kept(kind)):
-        found = _found(field, source.parts, f"{where}.{field.name}", by_id=by_id)
+    columns = Columns(source.parts, kept(kind), by_id)
+    for at, field in enumerate(columns.fields):
+        found = columns.of(field, f"{where}.{field.name}")
         if found is None:
             positions.append(None)
             casts.append(same)
@@ -198,9 +217,19 @@ def _struct_of(
 
 
 def _list(values: pa.Array, *, target: pa.DataType, element: Cast) -> pa.Array:
-    if not pa.types.is_list(values.type):
+    if _is_list_view(values.type):
+        values = _without_views(values)
+    elif not pa.types.is_list(values.type):
         values = values.cast(pa.list_(values.type.value_field))
     return _with_children(values, target, element(values.values))
+
+
+def _without_views(values: pa.Array) -> pa.Array:
+    """List views as lists. What Arrow 26 casts them to has one offset too few."""
+    lengths = pc.fill_null(pc.list_value_length(values), 0)
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(lengths.to_numpy(), out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), values.flatten(), mask=values.is_null())
 
 
 def _map_of(values: pa.Array, *, target: pa.DataType, keys: Cast, items: Cast) -> pa.Array:
@@ -232,6 +261,9 @@ def _is_list(kind: pa.DataType) -> bool:
         pa.types.is_list(kind)
         or pa.types.is_large_list(kind)
         or pa.types.is_fixed_size_list(kind)
-        or pa.types.is_list_view(kind)
-        or pa.types.is_large_list_view(kind)
+        or _is_list_view(kind)
     )
+
+
+def _is_list_view(kind: pa.DataType) -> bool:
+    return pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)

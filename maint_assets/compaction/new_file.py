@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from maint_assets.compaction.dictionaries import column_bytes, held_bytes, with_dictionaries
-from maint_assets.storage.leaves import bounded_leaves, leaf_values, leaves
+from maint_assets.storage.leaves import bounded_leaves, is_floating, leaf_values, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
     from concurrent.futures import Future
 
     from typing_extensions import Self
@@ -29,6 +30,8 @@ _LEAST_BATCH_ROWS, _MOST_BATCH_ROWS = 1024, 16_384
 _BATCH_BYTES = 512 * 1024
 """Of a column, encoded at once: half a page."""
 
+_INTEGERS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+
 _SAMPLE_ROWS = 4096
 _MOST_DISTINCT = 0.97
 """Values of which more are distinct make a dictionary that costs time and saves nothing."""
@@ -39,7 +42,10 @@ class NewFile:
 
     A row group is written while the next one is gathered: two of them are held. Used as a context:
     its end writes the footer, and after an error nothing more. The columns of ``dictionaries``
-    come as such, and are written as such.
+    come as such, and are written as such. Leaves in ``plain`` get no dictionary.
+
+    A leaf in ``late`` at its end has a dictionary, and a -0.0 behind the first row group: then the
+    file is not whole, and is to be made again with these leaves plain.
     """
 
     def __init__(
@@ -48,8 +54,11 @@ class NewFile:
         how: Rewriting,
         *,
         dictionaries: Sequence[str] = (),
+        plain: AbstractSet[str] = frozenset(),
     ) -> None:
         self.statistics = how.statistics()
+        self.late: set[str] = set()
+        self._plain, self._looked_up = plain, set[str]()
         self._sink, self._how = sink, how
         self._schema = with_dictionaries(how.files.arrow, dictionaries)
         self._file: pq.ParquetWriter | None = None
@@ -91,15 +100,24 @@ class NewFile:
 
     def _write(self, group: pa.Table) -> None:
         if self._file is None:
-            self._file = _writer(self._sink, group, self._how)
-        if group.num_rows:
+            self._looked_up = _dictionary_leaves(group, self._plain)
+            self._file = _writer(self._sink, group, self._how, dictionaries=self._looked_up)
+        else:
+            self.late |= _with_negative_zeros(group, self._looked_up - self.late)
+        if group.num_rows and not self.late:
             for batch in group.to_batches():
                 self.statistics.add(batch)
             self._file.write_table(group, row_group_size=group.num_rows)
 
 
-def _writer(sink: BinaryIO | pa.NativeFile, first: pa.Table, how: Rewriting) -> pq.ParquetWriter:
-    """The writer of a file that begins with these rows."""
+def _writer(
+    sink: BinaryIO | pa.NativeFile,
+    first: pa.Table,
+    how: Rewriting,
+    *,
+    dictionaries: AbstractSet[str],
+) -> pq.ParquetWriter:
+    """The writer of a file that begins with these rows; leaves of ``dictionaries`` have some."""
     return pq.ParquetWriter(
         sink,
         first.schema,
@@ -108,7 +126,7 @@ def _writer(sink: BinaryIO | pa.NativeFile, first: pa.Table, how: Rewriting) -> 
         store_decimal_as_integer=True,
         write_page_checksum=True,
         write_batch_size=_batch_rows(first),
-        use_dictionary=list(_dictionary_leaves(first)),  # pyright: ignore[reportArgumentType]
+        use_dictionary=sorted(dictionaries),  # pyright: ignore[reportArgumentType]
         write_statistics=bounded_leaves(first.schema),  # pyright: ignore[reportArgumentType]
     )
 
@@ -124,25 +142,33 @@ def _batch_rows(rows: pa.Table) -> int:
     return min(max(int(_BATCH_BYTES / max(width, 1)), _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
 
 
-def _dictionary_leaves(rows: pa.Table) -> Iterator[str]:
-    """The paths of leaves that are written with dictionaries.
+def _dictionary_leaves(rows: pa.Table, plain: AbstractSet[str]) -> set[str]:
+    """The paths of leaves that are written with dictionaries, as far as the first rows tell.
 
-    None with a -0.0 in the first rows: Spark looks 0.0 up in a dictionary bit by bit, and then
-    skips the row group although both zeros are equal.
+    None with a -0.0: Spark looks 0.0 up in a dictionary bit by bit, and then skips the row group
+    although both zeros are equal.
     """
-    for column in _repeating(rows):
-        found = {path: False for path, _ in leaves(column)}
-        for chunk in rows.column(column.name).chunks:
-            for path, values in zip(found, leaf_values(chunk), strict=True):
-                found[path] = found[path] or _has_negative_zero(values)
-        yield from (path for path, is_negative in found.items() if not is_negative)
+    every = {path for column in _repeating(rows) for path, _ in leaves(column)} - plain
+    return every - _with_negative_zeros(rows, every)
+
+
+def _with_negative_zeros(rows: pa.Table, paths: AbstractSet[str]) -> set[str]:
+    """Those of the leaves that hold a -0.0."""
+    return {
+        path
+        for column in rows.schema
+        if any(path in paths and is_floating(kind) for path, kind in leaves(column))
+        for chunk in rows.column(column.name).chunks
+        for (path, kind), values in zip(leaves(column), leaf_values(chunk), strict=True)
+        if path in paths and is_floating(kind) and _has_negative_zero(values)
+    }
 
 
 def _has_negative_zero(values: pa.Array) -> bool:
-    if not pa.types.is_floating(values.type):
-        return False
-    zeros = values.filter(pc.equal(values, 0.0))
-    return bool(pc.any(pc.less(pc.divide(1.0, zeros), 0.0)).as_py())
+    """Whether the bits of one are those of the least integer of as many."""
+    bits = values.type.bit_width
+    least = pc.min(values.view(_INTEGERS[bits])).as_py()
+    return least == -(1 << (bits - 1))
 
 
 def _repeating(rows: pa.Table) -> Iterator[pa.Field]:

@@ -14,7 +14,7 @@ import msgspec
 
 from maint_assets.compaction.physical import has_variants
 from maint_assets.delta.schema import Struct
-from maint_assets.delta.stats import has_bounds, indexed_columns
+from maint_assets.delta.stats import indexed_columns, is_skipping_eligible
 from maint_assets.errors import OrderError
 
 if TYPE_CHECKING:
@@ -124,7 +124,11 @@ def _clustering(
 ) -> Ordering | None:
     if not clustered:
         return None
-    logical = {physical: name for name, physical, kind in _leaves(schema.data) if has_bounds(kind)}
+    logical = {
+        physical: name
+        for name, physical, kind in _leaves(schema.data)
+        if is_skipping_eligible(kind)
+    }
     missing = [".".join(each) for each in clustered if each not in logical]
     if missing:
         found = f"its clustering names {missing[0]}, which is no column that has an order"
@@ -161,10 +165,10 @@ def _column(text: str, head: TableHead, schema: TableSchema) -> tuple[Path, Path
             head.table, f"zorder_by names {text}, which it does not have", f"use of {known}"
         )
     name, path, kind = found[0]
-    if not has_bounds(kind):
+    if not is_skipping_eligible(kind):
         raise OrderError(
             head.table,
-            f"zorder_by names {text}, a column of which files have no least and greatest value",
+            f"zorder_by names {text}, a column of a type by which Delta skips no files",
             "use columns of numbers, texts, days or times",
         )
     if path not in indexed_columns(schema, head.properties):

@@ -168,6 +168,7 @@ def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
     dictionaries = files.keep_dictionaries(inputs)
 
     def copy(new_file: NewFile) -> None:
+        counts.clear()
         counts.extend(_copied(files, add, new_file) for add in inputs)
 
     values, marks = bin_values(inputs, how), kept_marks(inputs)
@@ -185,15 +186,22 @@ def new_data_file(
 ) -> Add | None:
     """The add of a new file of the rows that a function gives; None, and no file, of no rows.
 
-    The function gives the columns of ``dictionaries`` as such. What it raises leaves no file.
+    The function gives the columns of ``dictionaries`` as such. What it raises leaves no file. It
+    is called again where what it gave first told too little of how to write it (``NewFile.late``).
     """
     location, path = Location(how.table, how.table), new_path(values, how)
-    with (
-        write.new_file(location, path) as sink,
-        NewFile(sink, how, dictionaries=dictionaries) as new_file,
-    ):
-        fill(new_file)
-    new, statistics = location.file(path), new_file.statistics
+    new, plain = location.file(path), frozenset[str]()
+    while True:
+        with (
+            write.new_file(location, path) as sink,
+            NewFile(sink, how, dictionaries=dictionaries, plain=plain) as new_file,
+        ):
+            fill(new_file)
+        if not new_file.late:
+            break
+        new.unlink()
+        plain |= new_file.late
+    statistics = new_file.statistics
     if not statistics.rows:
         new.unlink()
         return None

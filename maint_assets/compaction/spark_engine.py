@@ -27,6 +27,7 @@ from maint_assets.compaction.spark_rows import (
     SparkInputs,
     uri,
 )
+from maint_assets.compaction.spark_schema import has_equal_names
 from maint_assets.delta.actions import Add
 from maint_assets.errors import one_line
 from maint_assets.storage.rows import packed, units
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    "spark.sql.caseSensitive": "true",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.maxRecordsPerFile": "0",
@@ -109,6 +109,8 @@ def _session(spark: SparkSession, how: Rewriting) -> SparkSession:
     shredding = str(how.properties.variant_shredding).lower()
     settings = {
         **_SETTINGS,
+        # As Delta reads files, unless the table has names that nothing else tells apart.
+        "spark.sql.caseSensitive": str(has_equal_names(how.files.data)).lower(),
         "spark.sql.parquet.fieldId.read.enabled": str(by_id).lower(),
         "spark.sql.parquet.fieldId.read.ignoreMissing": str(not by_id).lower(),
         "spark.sql.variant.writeShredding.enabled": shredding,

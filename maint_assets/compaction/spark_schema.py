@@ -10,7 +10,7 @@ from maint_assets.compaction.physical import kept
 from maint_assets.delta.schema import Array, Decimal, Field, Map, Primitive, Struct, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _FIELD_ID = "parquet.field.id"
 
@@ -55,6 +55,24 @@ def spark_type(kind: Type) -> T.DataType:
             return T.ArrayType(spark_type(element))
         case Map(key=key, value=value):
             return T.MapType(spark_type(key), spark_type(value))
+
+
+def has_equal_names(fields: Sequence[Field]) -> bool:
+    """Whether the names of columns, or of fields of a struct, are equal but for case."""
+    names = {field.physical_name.lower() for field in fields}
+    return len(names) < len(fields) or any(_holds_equal_names(each.type) for each in fields)
+
+
+def _holds_equal_names(kind: Type) -> bool:
+    match kind:
+        case Struct():
+            return has_equal_names(kept(kind))
+        case Array(element=element):
+            return _holds_equal_names(element)
+        case Map(key=key, value=value):
+            return _holds_equal_names(key) or _holds_equal_names(value)
+        case _:
+            return False
 
 
 def _metadata(field: Field) -> dict[str, Any] | None:

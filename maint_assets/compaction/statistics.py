@@ -34,6 +34,7 @@ _ARROW: dict[str, tuple[pa.DataType, ...]] = {
     "long": (pa.int64(),),
     "float": (pa.float32(),),
     "double": (pa.float64(),),
+    "boolean": (pa.bool_(),),
     "string": (pa.large_string(), pa.string()),
     "date": (pa.date32(),),
     "timestamp": (pa.timestamp("us", "UTC"),),

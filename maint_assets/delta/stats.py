@@ -37,6 +37,7 @@ _DELETE, _LAST = "\x7f", "\U0010ffff"
 _BMP_LAST = "\uffff"
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - arithmetic of UTC and of local times alike
 _DAY_ONE = date(1970, 1, 1)
+_BOOLEAN = Primitive("boolean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,17 @@ def indexed_columns(schema: TableSchema, properties: TableProperties) -> tuple[C
 
 
 def has_bounds(type_: Type) -> TypeGuard[Decimal | Primitive]:
-    """Whether columns of the type have a minimum and a maximum, not only a null count."""
+    """Whether columns of the type have a minimum and a maximum, not only a null count.
+
+    Booleans too: delta-spark writes none and reads past them, and deltalake, which writes them,
+    takes a bound that is missing for null.
+    """
     return isinstance(type_, Decimal) or (isinstance(type_, Primitive) and type_.name in _FORMATS)
+
+
+def is_skipping_eligible(type_: Type) -> bool:
+    """Whether Delta skips files by bounds of the type (its ``SkippingEligibleDataType``)."""
+    return has_bounds(type_) and type_ != _BOOLEAN
 
 
 def stats_json(
@@ -216,6 +226,7 @@ _FORMATS: dict[str, Callable[[Any], object]] = {
     "long": int,
     "float": _number,
     "double": _number,
+    "boolean": bool,
     "decimal": _decimal,
     "string": str,
     "date": _date,

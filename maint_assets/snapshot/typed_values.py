@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.delta.schema import Decimal, Primitive
-from maint_assets.delta.stats import has_bounds, indexed_columns
+from maint_assets.delta.stats import indexed_columns, is_skipping_eligible
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
@@ -46,10 +46,14 @@ _UNREADABLE = (pa.ArrowException, OverflowError, TypeError, ValueError)
 def stats_type(
     schema: TableSchema, properties: TableProperties, *, tight_bounds: bool
 ) -> pa.StructType:
-    """The type of ``stats_parsed``: the columns that get statistics, by physical names."""
+    """The type of ``stats_parsed``: the columns that get statistics, by physical names.
+
+    Bounds of booleans stay in the text alone, as in delta-spark.
+    """
     kinds = dict(schema.data.leaves())
     indexed = indexed_columns(schema, properties)
-    bounds = _nested({path: _arrow(kinds[path]) for path in indexed if has_bounds(kinds[path])})
+    eligible = (path for path in indexed if is_skipping_eligible(kinds[path]))
+    bounds = _nested({path: _arrow(kinds[path]) for path in eligible})
     nulls = _nested(dict.fromkeys(indexed, pa.int64()))
     fields: list[tuple[str, pa.DataType]] = [("numRecords", pa.int64())]
     fields += [(name, bounds) for name in ("minValues", "maxValues") if bounds.num_fields]

@@ -49,8 +49,9 @@ def bounded_leaves(schema: pa.Schema) -> list[str]:
     would skip row groups that hold rows they are asked for.
     """
     every = (leaf for field in schema for leaf in leaves(field))
-    return [path for path, kind in every if not _is_floating(kind)]
+    return [path for path, kind in every if not is_floating(kind)]
 
 
-def _is_floating(kind: pa.DataType) -> bool:
+def is_floating(kind: pa.DataType) -> bool:
+    """Whether a leaf of the type holds floating-point numbers, as a dictionary or plain."""
     return pa.types.is_floating(kind.value_type if pa.types.is_dictionary(kind) else kind)

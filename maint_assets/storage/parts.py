@@ -226,6 +226,14 @@ def both_sums(one: list[int], other: list[int]) -> list[int]:
     return [(a + b) & _MASK for a, b in zip(one, other, strict=True)]
 
 
+def columns_of(part: Part) -> tuple[str, ...] | None:
+    """The names of the columns of a part; None where it cannot be read."""
+    try:
+        return tuple(pq.read_schema(part.path).names)
+    except (OSError, pa.ArrowException):
+        return None
+
+
 def refuse_changed(part: Part, *, table: str) -> None:
     """StalePlanError where a part of a plan is not as it was written; held is a row group."""
     try:

@@ -403,6 +403,28 @@ def test_a_plan_whose_rows_were_changed_is_not_executed(
     assert DeltaTable(tmp_path).version() == table.version and rows(tmp_path) == before
 
 
+def test_a_plan_of_another_release_is_refused_in_one_sentence(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    table = small_files(tmp_path)
+    before, chain = rows(tmp_path), compacting(tmp_path)
+    report = planned(chain)
+    digest, summary = report.planned.plan.digest, report.bins.location.file("summary.json")
+
+    old_rows = planned_rows(report.bins).drop_columns(["rewrites"])
+    change_plan(report.bins, old_rows, noted=True)
+    by_rows = chain.launcher.execute(chain.table, digest, "a test", stage="rewritten_files")
+    told = json.loads(summary.read_text(encoding="utf-8"))
+    del told["plan"]["commit_mark"]
+    summary.write_text(json.dumps(told), encoding="utf-8")
+    by_summary = chain.launcher.execute(chain.table, digest, "a test", stage="rewritten_files")
+
+    for done in (by_rows, by_summary):
+        assert isinstance(done.error, StalePlanError)
+        assert "made by another release of maint_assets" in str(done.error)
+    assert DeltaTable(tmp_path).version() == table.version and rows(tmp_path) == before
+
+
 def test_a_plan_whose_execution_dagster_never_heard_of_is_committed_once(
     tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,8 @@
 """Files under construction: row groups, dictionaries, checksums, and a disk that is full."""
 
 import io
+import json
+import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,8 @@ import pytest
 
 from maint_assets.compaction import new_file
 from maint_assets.compaction.new_file import NewFile
+from maint_assets.compaction.outputs import Marks
+from maint_assets.compaction.rewrite import new_data_file
 from maint_assets.compaction.rewriting import Rewriting, rewriting
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
@@ -123,6 +127,43 @@ def test_leaves_with_a_negative_zero_get_no_dictionary(tmp_path: Path) -> None:
     file = written(how, repeated)
 
     assert with_dictionary(file) == {"zero", "s.double", "m.key_value.key"}
+
+
+def test_a_file_is_made_again_where_a_negative_zero_comes_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_file, "ROW_GROUP_ROWS", 100)
+    struct = {"type": "struct", "fields": [{"name": "y", "type": "float"}]}
+    array = LIST | {"elementType": "double"}
+    how = table_of(tmp_path, {"x": "double", "s": struct, "l": array, "z": "double"})
+    late = {2: "x", 3: "l"}
+    calls: list[int] = []
+
+    def fill(file: NewFile) -> None:
+        calls.append(1)
+        for group in range(5):
+            first, second = (-0.0 if late.get(group) == name else 0.0 for name in ("x", "l"))
+            columns = {"x": [first] * 100, "s": [{"y": 0.0}] * 100, "l": [[1.0, second]] * 100}
+            file.append(pa.record_batch(columns | {"z": [0.0] * 100}, schema=how.files.arrow))
+
+    add = new_data_file(fill, how, values={}, marks=Marks())
+
+    assert add is not None and len(calls) == 2
+    (path,) = tmp_path.glob("**/*.parquet")
+    file = pq.ParquetFile(path)
+    assert (file.num_row_groups, with_dictionary(file)) == (5, {"s.y", "z"})
+    assert json.loads(add.stats or "")["minValues"]["x"] == 0.0
+    assert math.copysign(1, json.loads(add.stats or "")["minValues"]["x"]) == -1
+    assert file.read()["x"].to_pylist() == [0.0] * 500
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+def test_a_negative_zero_is_told_from_other_numbers(kind: pa.DataType) -> None:
+    others = pa.array([0.0, -1.0, float("nan"), -float("nan"), -float("inf"), None], kind)
+
+    assert not new_file._has_negative_zero(others)
+    assert new_file._has_negative_zero(pa.concat_arrays([others, pa.array([-0.0], kind)]))
+    assert not new_file._has_negative_zero(pa.array([None], kind))
 
 
 FEW = pa.array(["a", "b"] * 2_000).dictionary_encode()

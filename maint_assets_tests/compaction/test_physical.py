@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from maint_assets.compaction.physical import FIELD_ID, FileSchema, physical_schema, unkept
+from maint_assets.compaction.spark_schema import has_equal_names
 from maint_assets_tests.compaction.reading import schema_of
 
 STRUCT = {"type": "struct", "fields": [{"name": "x", "type": "integer"}]}
@@ -145,3 +146,23 @@ def test_type_that_arrow_would_not_keep_is_refused(kind: Any, why: str) -> None:
     assert len(unkept(schema)) == 1
     with pytest.raises(ValueError, match=why):
         FileSchema.of(schema)
+
+
+def of_longs(*names: str) -> dict[str, Any]:
+    return {"type": "struct", "fields": [{"name": name, "type": "long"} for name in names]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_equal"),
+    [
+        ({"a": "long", "b": of_longs("a", "B")}, False),
+        ({"a": "long", "A": "long"}, True),
+        ({"s": of_longs("x", "X")}, True),
+        ({"l": {"type": "array", "elementType": of_longs("Ä", "ä")}}, True),
+        ({"m": {"type": "map", "keyType": "long", "valueType": of_longs("x", "X")}}, True),
+    ],
+)
+def test_names_that_only_case_tells_apart_are_known(
+    columns: dict[str, Any], is_equal: bool
+) -> None:
+    assert has_equal_names(schema_of(*columns.items()).data.fields) is is_equal

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from maint_assets.compaction.physical import has_variants
 from maint_assets.delta.features import feature_names
 from maint_assets.delta.schema import TableSchema
-from maint_assets.delta.stats import has_bounds, indexed_columns
+from maint_assets.delta.stats import indexed_columns, is_skipping_eligible
 from maint_assets.errors import MaintError
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
@@ -75,6 +75,6 @@ def some_columns(path: Path) -> list[str]:
         indexed = indexed_columns(schema, head.properties)
     except MaintError:
         return []
-    fields = [field for field in schema.data.fields if has_bounds(field.type)]
+    fields = [field for field in schema.data.fields if is_skipping_eligible(field.type)]
     found = [f"`{field.name}`" for field in fields if (field.physical_name,) in indexed]
     return found[:2]

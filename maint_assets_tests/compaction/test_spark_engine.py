@@ -245,9 +245,11 @@ def is_shredded(file: pq.ParquetFile) -> bool:
     return "typed_value" in str(file.schema)
 
 
-def file_of(path: Path, name: str, columns: pa.Table, footer: dict[str, str]) -> dict[str, Any]:
+def file_of(
+    path: Path, name: str, columns: pa.Table, footer: dict[str, str], **options: Any
+) -> dict[str, Any]:
     """The add of a file that another writer made."""
-    pq.write_table(columns.replace_schema_metadata(footer), path / name)
+    pq.write_table(columns.replace_schema_metadata(footer), path / name, **options)
     stats = json.dumps({"numRecords": len(columns)})
     size = (path / name).stat().st_size
     return {

@@ -22,6 +22,7 @@ from maint_assets.delta.stats import (
     ColumnStatistics,
     has_bounds,
     indexed_columns,
+    is_skipping_eligible,
     stats_json,
     string_maximum,
     string_minimum,
@@ -101,14 +102,16 @@ def test_named_columns_are_indexed_instead(text: str, expected: list[int]) -> No
         *((Primitive(name), True) for name in ("byte", "short", "integer", "long", "float")),
         *((Primitive(name), True) for name in ("double", "date", "timestamp", "timestamp_ntz")),
         (STRING, True),
+        (Primitive("boolean"), True),
         (Decimal(38, 10), True),
-        *((Primitive(name), False) for name in ("boolean", "binary", "void", "variant", "geo")),
+        *((Primitive(name), False) for name in ("binary", "void", "variant", "geo")),
         (Array(LONG), False),
         (Map(STRING, LONG), False),
     ],
 )
 def test_bounds_belong_to_types_with_an_order_that_readers_use(type_: Type, bounded: bool) -> None:
     assert has_bounds(type_) is bounded
+    assert is_skipping_eligible(type_) is (bounded and type_ != Primitive("boolean"))
 
 
 @pytest.mark.parametrize(
@@ -205,6 +208,8 @@ def test_strings_are_cut_at_the_length_that_the_table_asks_for() -> None:
         (Primitive("double"), math.nan, '"NaN"'),
         (Primitive("float"), math.inf, '"Infinity"'),
         (Primitive("float"), -math.inf, '"-Infinity"'),
+        (Primitive("boolean"), True, "true"),
+        (Primitive("boolean"), False, "false"),
         (Primitive("date"), 18_321, '"2020-02-29"'),
         (Primitive("date"), -719_162, '"0001-01-01"'),
         (Primitive("date"), 2_932_896, '"9999-12-31"'),

@@ -1,0 +1,168 @@
+"""Columns as other writers make them keep their rows, as Spark reads them before and afterwards."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.compaction.conftest import Compacting
+from maint_assets_tests.compaction.test_spark_engine import UNTOLD, file_of, texts
+from maint_assets_tests.oracles import delta_spark
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+
+FIELDS = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("x", "y")]
+STRUCT = {"type": "struct", "fields": FIELDS}
+LIST = {"type": "array", "elementType": STRUCT, "containsNull": True}
+ENGINES = {"arrow": {}, "spark": UNTOLD}
+"""What rewrites a file with days, by its footer."""
+
+
+def table_of(path: Path, fields: dict[str, Any], *files: pa.Table, footer: Any = None) -> None:
+    """A table of files with these columns."""
+    table = TableBuilder(path).create(fields=fields)
+    for at, columns in enumerate(files):
+        table.commit([file_of(path, f"{at}.parquet", columns, footer or {})])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_names_in_another_case_are_the_table_s(
+    engine: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    fields = {"id": "long", "day": "date", "s": STRUCT, "l": LIST}
+    days = pa.array([1, None], pa.date32())
+    columns = {"Day": days, "ID": [1, 2], "S": [{"Y": 5}, None], "l": [[{"X": 6}, None], None]}
+    usual = {"day": days, "id": [3, 4], "s": [{"x": 7, "y": 8}] * 2}
+    files = pa.table(columns), pa.table(usual)
+    table_of(tmp_path, fields, *files, footer=ENGINES[engine])
+    before = texts(spark, tmp_path)
+
+    done = compacting(tmp_path).compact().done
+
+    assert done is not None and (done.bins_by_engine, done.not_committed) == ({engine: 1}, {})
+    assert texts(spark, tmp_path) == before
+    assert any('"id":1,"day":"1970-01-02","s":{"y":5},"l":[{"x":6}' in row for row in before)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_json_in_a_column_of_text_is_text(
+    engine: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    docs = pa.ExtensionArray.from_storage(pa.json_(), pa.array([json.dumps({"a": "\u00e9"}), None]))
+    columns = pa.table({"id": [1, 2], "doc": docs, "day": pa.array([1, 2], pa.date32())})
+    fields = {"id": "long", "doc": "string", "day": "date"}
+    table_of(tmp_path, fields, columns, columns, footer=ENGINES[engine])
+    assert "JSON" in str(pq.ParquetFile(tmp_path / "0.parquet").schema)
+    before = texts(spark, tmp_path)
+
+    done = compacting(tmp_path).compact().done
+
+    assert done is not None and (done.bins_by_engine, done.not_committed) == ({engine: 1}, {})
+    assert texts(spark, tmp_path) == before
+
+
+def test_lists_that_arrow_wrote_as_views_keep_their_rows(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    array = {"type": "array", "elementType": "long", "containsNull": True}
+    lists = pa.array([[1, None], None, []], pa.list_view(pa.int64()))
+    columns = pa.table({"id": [1, 2, 3], "l": lists})
+    table_of(tmp_path, {"id": "long", "l": array}, columns, columns)
+    before = texts(spark, tmp_path)
+
+    done = compacting(tmp_path).compact().done
+
+    assert done is not None and (done.bins, done.not_committed) == (1, {})
+    assert texts(spark, tmp_path) == before
+
+
+UNSIGNED = {"a": ("short", pa.uint8()), "b": ("integer", pa.uint16()), "c": ("long", pa.uint32())}
+ASKED = [
+    f"{name} {how} {value}"
+    for name, (_, kind) in UNSIGNED.items()
+    for how in ("=", "<", ">=", "<>")
+    for value in (0, 1, 2 ** (kind.bit_width - 1), 2**kind.bit_width - 1)
+] + [f"{name} is null" for name in UNSIGNED]
+
+
+def by_delta(spark: SparkSession, path: Path, condition: str) -> list[int]:
+    found = spark.read.format("delta").load(str(path)).where(condition)
+    return [row["id"] for row in found.collect()]
+
+
+def by_spark(spark: SparkSession, path: Path, condition: str) -> list[int]:
+    """The files as they are, in the table's types."""
+    kind = spark.read.format("delta").load(str(path)).schema
+    found = spark.read.schema(kind).parquet(*DeltaTable(path).file_uris()).where(condition)
+    return [row["id"] for row in found.collect()]
+
+
+def by_duckdb(_: SparkSession, path: Path, condition: str) -> list[int]:
+    with duckdb.connect() as connection:
+        found = connection.read_parquet(DeltaTable(path).file_uris()).filter(condition)
+        return [row[0] for row in found.project("id").fetchall()]
+
+
+def by_polars(_: SparkSession, path: Path, condition: str) -> list[int]:
+    found = pl.scan_parquet(DeltaTable(path).file_uris()).filter(pl.sql_expr(condition))
+    return found.select("id").collect()["id"].to_list()
+
+
+READERS = by_delta, by_spark, by_duckdb, by_polars
+
+
+def answers(
+    spark: SparkSession, path: Path, asked: list[str], readers: Any = READERS
+) -> dict[str, list[int]]:
+    delta_spark.forget(spark)
+    return {
+        f"{reader.__name__}: {condition}": sorted(reader(spark, path, condition))
+        for reader in readers
+        for condition in asked
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "readers"),
+    [
+        pytest.param(ASKED, READERS, id="all", marks=pytest.mark.long),
+        pytest.param(ASKED[::5], READERS, id="some"),
+    ],
+)
+def test_readers_find_unsigned_integers_by_the_same_filters(
+    asked: list[str],
+    readers: tuple[Callable[..., list[int]], ...],
+    spark: SparkSession,
+    tmp_path: Path,
+    compacting: Compacting,
+) -> None:
+    path, peer = tmp_path / "ours", tmp_path / "peer"
+    fields = {"id": "long"} | {name: kind for name, (kind, _) in UNSIGNED.items()}
+    values = [[2**kind.bit_width - 1, 2 ** (kind.bit_width - 1)] for _, kind in UNSIGNED.values()]
+    files = [
+        pa.table([[2 * at, 2 * at + 1]] + [
+            pa.array([value, None], kind)
+            for value, (_, kind) in zip(some, UNSIGNED.values(), strict=True)
+        ], names=["id", *UNSIGNED])
+        for at, some in enumerate([*zip(*values, strict=True), (0, 0, 0)])
+    ]  # fmt: skip
+    table_of(path, fields, *files)
+    shutil.copytree(path, peer)
+    before = answers(spark, path, asked, readers)
+
+    done = compacting(path).compact().done
+    spark.sql(f"OPTIMIZE {delta_spark.table(peer)}").collect()
+
+    assert done is not None and (done.files_removed, done.files_added) == (3, 1)
+    assert answers(spark, path, asked, readers) == before
+    assert answers(spark, peer, asked, readers) == before
