@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from maint_assets.assets.metadata import human_time
 from maint_assets.errors import StalePlanError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Approval:
         if done is not None:
             raise StalePlanError(
                 run.table.uri,
-                f"plan {digest} was executed by run {done.run_id} at {_time(done.time_ms)}",
+                f"plan {digest} was executed by run {done.run_id} at {human_time(done.time_ms)}",
                 "plan again",
             )
 
@@ -71,7 +71,3 @@ def refuse_other_rows(
         raise StalePlanError(
             run.table.uri, f"the rows of plan {digest} are not those it was made of", "plan again"
         )
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
