@@ -3,18 +3,20 @@
     python -m maint_assets_tests.stopping DIRECTORY STAGE:MOMENT:SIGNAL ...
 
 Prints a JSON line for each: what the run came to. Moments: ``before`` the first Spark job of the
-stage, ``in`` a job, ``after`` its work and before its materialisation.
+stage, ``in`` a job, ``done`` when all is deleted or committed and nothing told yet, ``after`` its
+work and before its materialisation. SIGNAL may be TERMINATE: what the UI's button does to the run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +24,11 @@ from typing import Any
 
 import dagster as dg
 
-from maint_assets.assets import factory
+from maint_assets.assets import factory, log_stages
 from maint_assets.assets.jobs import executed_keys, stage_store
 from maint_assets.assets.run import StageRun
 from maint_assets.assets.stages import STAGES, Stage
+from maint_assets.compaction import execution
 from maint_assets.config import (
     CompactionSettings,
     LogCleanupSettings,
@@ -33,21 +36,57 @@ from maint_assets.config import (
     TableSettings,
     VacuumSettings,
 )
+from maint_assets.vacuum import records
 from maint_assets_tests.log_builder import LogBuilder
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=0.1)
 WAIT_SECONDS = 60
+END = "VACUUM END"
+
+LAST_ACTS: dict[str, tuple[Any, str]] = {
+    "deletion": (records, "end"),
+    "rewritten_files": (execution, "commit_rewrites"),
+    "deleted_logs": (log_stages, "ledger_parts"),
+}
+"""The call of each executing stage after which only its result is left to tell."""
 
 
-def signals_in_a_job(run: StageRun, number: int, ended: threading.Event) -> None:
+def send(run: StageRun, name: str) -> None:
+    """Sends a signal to this process; TERMINATE as Dagster does it."""
+    if name == "TERMINATE":
+        found = run.instance.get_run_by_id(run.run_ids[0])
+        assert found is not None
+        run.instance.report_run_canceling(found)
+    os.kill(os.getpid(), signal.SIGINT if name == "TERMINATE" else signal.Signals[name])
+
+
+def signals_in_a_job(run: StageRun, name: str, ended: threading.Event) -> None:
     """Sends the signal as soon as Spark has an active job."""
     tracker = run.store.spark.sparkContext.statusTracker()
     until = time.monotonic() + WAIT_SECONDS
     while not ended.is_set() and time.monotonic() < until:
         if tracker.getActiveJobsIds():
-            os.kill(os.getpid(), number)
+            send(run, name)
             return
         time.sleep(0.001)
+
+
+@contextlib.contextmanager
+def signal_when_done(run: StageRun, name: str) -> Iterator[None]:
+    """Within it the last act of the stage is followed by the signal."""
+    owner, act = LAST_ACTS[run.stage]
+    call = getattr(owner, act)
+
+    def acted(*args: Any, **kwargs: Any) -> Any:
+        found = call(*args, **kwargs)
+        send(run, name)
+        return found
+
+    setattr(owner, act, acted)
+    try:
+        yield
+    finally:
+        setattr(owner, act, call)
 
 
 def interrupted(
@@ -55,31 +94,42 @@ def interrupted(
     *rest: Any,
     work: Callable[..., Any],
     moment: str,
-    number: int,
+    name: str,
     begun: list[str],
 ) -> Any:
     """The work of a stage, with a signal at its moment; ``begun`` gets the stage each time."""
     begun.append(run.stage)
     ended = threading.Event()
     if moment == "before":
-        os.kill(os.getpid(), number)
+        send(run, name)
     if moment == "in":
-        threading.Thread(target=signals_in_a_job, args=(run, number, ended)).start()
+        threading.Thread(target=signals_in_a_job, args=(run, name, ended)).start()
+    is_done = signal_when_done(run, name) if moment == "done" else contextlib.nullcontext()
     try:
-        made = work(run, *rest)
+        with is_done:
+            made = work(run, *rest)
     finally:
         ended.set()
     if moment == "after":
-        os.kill(os.getpid(), number)
+        send(run, name)
     return made
 
 
-def with_signal(stage: Stage, begun: list[str], *, moment: str, number: int) -> Stage:
+def with_signal(stage: Stage, begun: list[str], *, moment: str, name: str) -> Stage:
     """A stage that notes its begin, and sends the signal at the moment; none where it is empty."""
-    name = "compute" if stage.compute is not None else "execute"
-    work = getattr(stage, name)
-    played = partial(interrupted, work=work, moment=moment, number=number, begun=begun)
-    return replace(stage, **{name: played})
+    step = "compute" if stage.compute is not None else "execute"
+    work = getattr(stage, step)
+    played = partial(interrupted, work=work, moment=moment, name=name, begun=begun)
+    return replace(stage, **{step: played})
+
+
+def ends(path: Path) -> list[str]:
+    """What the VACUUM END commits of a table say."""
+    lines = [
+        line for log in path.glob("_delta_log/*.json") for line in log.read_text().splitlines()
+    ]
+    found = [json.loads(line).get("commitInfo", {}) for line in lines]
+    return [each["operationParameters"]["status"] for each in found if each.get("operation") == END]
 
 
 def table(path: Path) -> TableSettings:
@@ -99,20 +149,19 @@ def played(
     directory: Path, settings: Maintenance, store: Any, *, scenario: tuple[str, str, str]
 ) -> dict[str, Any]:
     """What a run came to that was interrupted."""
-    name, moment, number = scenario
+    name, moment, sent = scenario
     begun: list[str] = []
     factory.STAGES = {
-        each: with_signal(
-            stage, begun, moment=moment if each == name else "", number=signal.Signals[number]
-        )
+        each: with_signal(stage, begun, moment=moment if each == name else "", name=sent)
         for each, stage in STAGES.items()
     }
     one = table(directory / "-".join(scenario))
     assets = factory.build_maintenance_assets(one, retries=RETRIES)
+    stages = executed_keys(one, settings.key_prefix)
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
             assets,
-            selection=executed_keys(one, settings.key_prefix),
+            selection=stages,
             instance=instance,
             resources={factory.RESOURCE: store},
             raise_on_error=False,
@@ -121,6 +170,8 @@ def played(
         return {
             "scenario": ":".join(scenario),
             "begun": begun,
+            "left": len(stages) - len(begun),
+            "ends": ends(Path(one.uri)),
             "status": run.status.value,
             "retried": [e.step_key for e in result.all_events if e.is_step_up_for_retry],
             "materialized": [
@@ -137,8 +188,8 @@ def main(directory: Path, scenarios: list[str]) -> None:
     settings = Maintenance(workspace=str(directory / "ws"), tables=())
     store = stage_store(settings)
     for each in scenarios:
-        name, moment, number = each.split(":")
-        found = played(directory, settings, store, scenario=(name, moment, number))
+        name, moment, sent = each.split(":")
+        found = played(directory, settings, store, scenario=(name, moment, sent))
         print(json.dumps(found), flush=True)  # noqa: T201
 
 

@@ -7,8 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-import dagster as dg
-
+from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.store import Dataset
 from maint_assets.errors import MaintError, StoppedError, StorageError, one_line
 from maint_assets.log_cleanup.deletion import DELETED_LOGS_SCHEMA
@@ -39,7 +38,6 @@ _LEDGERS = {
     "deletion": arrow_schema(DELETION_SCHEMA),
     "deleted_logs": arrow_schema(DELETED_LOGS_SCHEMA),
 }
-_INTERRUPTS = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
 
 
 @contextlib.contextmanager
@@ -63,7 +61,7 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
         with contextlib.suppress(MaintError, OSError):
             written = Dataset(tally(ledger).paths, digest, {})
             run.output.write_manifest(written, *ledger_parts(ledger))
-        if run.is_stopping or isinstance(error, _INTERRUPTS):
+        if run.is_stopping or isinstance(error, INTERRUPTS):
             raise _stopped(run, planned, left) from error
         raise
     if not _settled(run, wait_s=WAIT_SECONDS):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from maint_assets.assets.metadata import human_time
 from maint_assets.errors import StalePlanError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Approval:
         if done is not None:
             raise StalePlanError(
                 run.table.uri,
-                f"plan {digest} was executed by run {done.run_id} at {_time(done.time_ms)}",
+                f"plan {digest} was executed by run {done.run_id} at {human_time(done.time_ms)}",
                 "plan again",
             )
 
@@ -73,7 +73,3 @@ def refuse_other_rows(
         if not plan.has_columns(schema):
             found = f"plan {digest} was made by another release of maint_assets"
         raise StalePlanError(run.table.uri, found, "plan again")
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from maint_assets.vacuum.summaries import DiffSummary
 
 
+_UNKNOWN = dg.AssetCheckSeverity.WARN
+"""What nobody looked at blocks nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of one stage: whether it holds, and the numbers that say so."""
+    """A check of one stage: whether it holds, None where nobody looked, and the numbers of it."""
 
     name: str
     description: str
-    holds: Callable[[StageRun, Any], tuple[bool, dict[str, Any]]]
+    holds: Callable[[StageRun, Any], tuple[bool | None, dict[str, Any]]]
     blocking: bool = True
 
     def spec(self, key: dg.AssetKey) -> dg.AssetCheckSpec:
@@ -35,7 +39,12 @@ class Check:
     def result(self, run: StageRun, summary: Any) -> dg.AssetCheckResult:
         """The check evaluated on what a stage made."""
         passed, shown = self.holds(run, summary)
-        return dg.AssetCheckResult(passed=passed, check_name=self.name, metadata=shown)
+        return dg.AssetCheckResult(
+            passed=bool(passed),
+            check_name=self.name,
+            metadata=shown,
+            severity=_UNKNOWN if passed is None else dg.AssetCheckSeverity.ERROR,
+        )
 
 
 def _checksum(_: StageRun, seen: SnapshotSummary) -> tuple[bool, dict[str, Any]]:
@@ -67,12 +76,11 @@ def _nothing_valid(run: StageRun, planned: DiffSummary) -> tuple[bool, dict[str,
     return not found, {"valid_in_plan": found}
 
 
-def _active_there(_: StageRun, done: DeletionSummary) -> tuple[bool, dict[str, Any]]:
-    shown = {
-        "active_missing": done.active_missing,
-        "active_missing_before": done.active_missing_before,
-    }
-    return done.active_missing <= done.active_missing_before, shown
+def _active_there(_: StageRun, done: DeletionSummary) -> tuple[bool | None, dict[str, Any]]:
+    found, before = done.active_missing, done.active_missing_before
+    if found is None:
+        return None, {"active_missing": "not looked for: the run was interrupted"}
+    return found <= before, {"active_missing": found, "active_missing_before": before}
 
 
 def _all_done(_: StageRun, done: DeletionSummary) -> tuple[bool, dict[str, Any]]:

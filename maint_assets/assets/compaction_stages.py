@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from maint_assets.assets.approval import plan_digest, refuse_other_rows
+from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.spark import SPARK_ERRORS, typed_errors
-from maint_assets.assets.store import Dataset
-from maint_assets.assets.vacuum_stages import StageResult, result
+from maint_assets.assets.store import Dataset, StageResult
+from maint_assets.assets.vacuum_stages import result
 from maint_assets.commit.checkpoint import write_checkpoint
 from maint_assets.compaction.bins import (
     BINS_MEASURES,
@@ -192,7 +193,7 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     checkpoint = _checkpointed(run, head, outcome.versions)
     if checkpoint is not None:
         made = result(run, written, replace(summary, checkpoint_version=checkpoint))
-    if run.is_stopping:
+    if run.is_stopping and not run.is_held:
         raise _stopped(run, summary, plan)
     if ended is not None:
         raise ended
@@ -217,9 +218,9 @@ def _stopped(run: StageRun, summary: RewrittenSummary, plan: CompactionPlan) -> 
 def _executed(
     run: StageRun, terms: Terms, planned: list[Package]
 ) -> tuple[Written, Outcome, Exception | None]:
-    """What was written to the ledger, what became of the bins, and what ended it early.
+    """What was written to the ledger, what became of the bins, and the error that ended it early.
 
-    An error before the first commit is raised.
+    An error before the first commit is raised. What is whole counts, whatever comes then.
     """
     max_bytes = run.table.compaction.max_bytes_per_commit
     target = Target(run.output.rows_location.path, REWRITTEN_ARROW, REWRITTEN_MEASURES)
@@ -227,11 +228,7 @@ def _executed(
     outcome = Outcome(terms.how.schema.partitions, terms.how.ordering)
     for batch in commit_batches(planned, max_bytes=max_bytes):
         if run.is_stopping:
-            return (
-                total,
-                outcome,
-                StoppedError(terms.plan.table, "stopped before all was rewritten"),
-            )
+            return total, outcome, None
         try:
             with run.output.scratch() as scratch, typed_errors(), run.told_to_stop(scratch):
                 done = rewritten_batch(run.spark, batch, terms, scratch=scratch)
@@ -241,6 +238,7 @@ def _executed(
             return total, outcome, error
         total = total.plus(target.written([done]), target.measures)
         outcome.take(done)
+    run.hold(even_stopping=True)
     return total, outcome, None
 
 
@@ -258,7 +256,7 @@ def _skipping(run: StageRun, terms: Terms, outcome: Outcome) -> list[ColumnSkipp
                 parallelism=run.parallelism,
                 scratch=scratch,
             )
-    except (MaintError, *SPARK_ERRORS, OSError) as error:
+    except (MaintError, *SPARK_ERRORS, OSError, *INTERRUPTS) as error:
         logger.warning("what readers skip now is not told: %s", error)
         return None
 
@@ -281,7 +279,7 @@ def _checkpointed(run: StageRun, head: TableHead, versions: list[int]) -> int | 
                 scratch=scratch,
                 now_ms=run.now_ms(),
             )
-    except (MaintError, *SPARK_ERRORS, OSError) as error:
+    except (MaintError, *SPARK_ERRORS, OSError, *INTERRUPTS) as error:
         logger.warning("no checkpoint was written: %s", error)
         return None
     return made.version

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import defaultdict
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from maint_assets.assets.acting import acting
 from maint_assets.assets.approval import refuse_other_rows
+from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.progress import Share, recorded_share
-from maint_assets.assets.spark import typed_errors
-from maint_assets.assets.store import Dataset
-from maint_assets.assets.vacuum_stages import StageResult, result
+from maint_assets.assets.spark import SPARK_ERRORS, typed_errors
+from maint_assets.assets.store import Dataset, StageResult
+from maint_assets.assets.vacuum_stages import result
 from maint_assets.config import milliseconds
 from maint_assets.errors import DeletionFailedError, MaintError, StorageError
 from maint_assets.storage.ledger import Tally, ledger_parts, refuse_unrecorded, tally
 from maint_assets.vacuum import records
 from maint_assets.vacuum.deletion import (
     DELETION_SCHEMA,
-    OUTCOMES,
     SMALL_PLAN,
     deletion,
     directory_deletion,
@@ -50,7 +50,8 @@ class DeletionSummary:
     """What a deletion did; bytes of the files that are gone.
 
     ``ledger`` holds a row a path. ``active_missing`` counts active files that are not there
-    afterwards, ``active_missing_before`` those that were not there when it was planned.
+    afterwards, None where an interrupt ended the look; ``active_missing_before`` those that were
+    not there when it was planned.
     """
 
     plan_digest: str
@@ -60,7 +61,7 @@ class DeletionSummary:
     missing: int
     failed: int
     skipped: int
-    active_missing: int
+    active_missing: int | None
     seconds: float
     files_per_second: float
     start_version: int | None
@@ -134,10 +135,13 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
         return Deleted(0, 0, 0, 0, 0, 0)
     run.refuse_stopping()
     if not run.table.vacuum.log_commits:
-        return _executed(run, plan)
+        done = _executed(run, plan)
+        run.hold()
+        return done
     start_version = records.start(head, plan, now_ms=run.now_ms)
     try:
         done = _executed(run, plan)
+        run.hold()
     except BaseException:  # Terminate too: the log must not end with START
         with contextlib.suppress(MaintError, OSError):  # what ended the deletion is what to tell
             found = _deleted_of(tally(run.output.rows_location))
@@ -162,7 +166,17 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
     if any(row["attempt"] for row in outcomes):
         ledger_rows = run.spark.read.schema(DELETION_SCHEMA).parquet(ledger.path)
         outcomes = recorded(ledger_rows).collect()
-    return _deleted(outcomes)
+    return _deleted_of(_tally_of(outcomes))
+
+
+def _tally_of(totals: Iterable[Row]) -> Tally:
+    """The outcomes that tasks tell."""
+    files, directories, size = Counter[str](), Counter[str](), 0
+    for row in totals:
+        (directories if row["is_directory"] else files)[row["outcome"]] += row["paths"]
+        if row["outcome"] == "deleted" and not row["is_directory"]:
+            size += row["bytes"]
+    return Tally(files, directories, size)
 
 
 def _deleted_of(found: Tally) -> Deleted:
@@ -177,27 +191,15 @@ def _deleted_of(found: Tally) -> Deleted:
     )
 
 
-def _deleted(totals: Iterable[Row]) -> Deleted:
-    paths: dict[tuple[str, bool], int] = defaultdict(int)
-    size = 0
-    for row in totals:
-        paths[row["outcome"], row["is_directory"]] += row["paths"]
-        if row["outcome"] == "deleted" and not row["is_directory"]:
-            size += row["bytes"]
-    both = {name: paths[name, False] + paths[name, True] for name in OUTCOMES}
-    return Deleted(
-        files=paths["deleted", False],
-        directories=paths["deleted", True],
-        bytes=size,
-        missing=both["missing"],
-        failed=both["failed"],
-        skipped=both["skipped"],
-    )
-
-
-def _active_missing(run: StageRun, plan: VacuumPlan) -> int:
-    kept = run.rows("valid_files", task_rows=LOOKS)
-    counts = missing_files(kept, table=plan.table).collect()
+def _active_missing(run: StageRun, plan: VacuumPlan) -> int | None:
+    """Active files that are not there now; None where an interrupt ended the look."""
+    try:
+        kept = run.rows("valid_files", task_rows=LOOKS)
+        counts = missing_files(kept, table=plan.table).collect()
+    except (*SPARK_ERRORS, OSError, *INTERRUPTS):
+        if not run.is_stopping:
+            raise
+        return None
     return sum(row["count"] for row in counts)
 
 

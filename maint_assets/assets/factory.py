@@ -1,7 +1,7 @@
 """One chain of assets a table, hung off the user's own asset: the factory behind every door."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version as package_version
@@ -11,15 +11,14 @@ import dagster as dg
 
 from maint_assets.assets.acting import settle_former
 from maint_assets.assets.approval import Approval
-from maint_assets.assets.interrupts import ending_its_run
+from maint_assets.assets.interrupts import RunStoppedError, ending_its_run, is_interrupt
 from maint_assets.assets.metadata import metadata, preview
 from maint_assets.assets.progress import told
 from maint_assets.assets.run import StageRun
 from maint_assets.assets.spark import stage as spark_stage
 from maint_assets.assets.spark import typed_errors
 from maint_assets.assets.stages import CHAINS, STAGES, Stage
-from maint_assets.assets.store import StageStore
-from maint_assets.assets.vacuum_stages import StageResult
+from maint_assets.assets.store import StageResult, StageStore
 from maint_assets.config import TableSettings
 from maint_assets.errors import MaintError
 
@@ -32,6 +31,7 @@ PLANNING_RETRIES = dg.RetryPolicy(
 )
 
 _CANCELED = {dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED}
+_ENDS = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_UP_FOR_RETRY}
 
 SpecHook = Callable[[dg.AssetSpec, TableSettings], dg.AssetSpec]
 
@@ -112,7 +112,7 @@ def _asset(
 def _planning(stage: Stage, table: TableSettings, compute: Callable[[StageRun], StageResult]):
     def planning(context: dg.AssetExecutionContext):
         with ending_its_run(context.run.run_id, f"{table.name}: {stage.name}"):
-            return _materialized(context, stage, table=table, compute=compute)
+            yield from _materialized(context, stage, table=table, compute=compute)
 
     return planning
 
@@ -124,19 +124,19 @@ def _executing(
         approval = Approval(config.approved_plan, config.approved_by)
         with ending_its_run(context.run.run_id, f"{table.name}: {stage.name}"):
             settle_former(getattr(context.resources, RESOURCE), table)
-            return _materialized(
+            yield from _materialized(
                 context, stage, table=table, compute=lambda stage_run: execute(stage_run, approval)
             )
 
     if stage.approval(table) == "manual":
 
         def approved(context: dg.AssetExecutionContext, config: ApprovedPlan):
-            return run(context, config)
+            yield from run(context, config)
 
         return approved
 
     def automatic(context: dg.AssetExecutionContext, config: AutomaticPlan):
-        return run(context, config)
+        yield from run(context, config)
 
     return automatic
 
@@ -147,8 +147,12 @@ def _materialized(
     *,
     table: TableSettings,
     compute: Callable[[StageRun], StageResult],
-) -> dg.MaterializeResult:
-    """One stage run: its errors become failures that say what to do, retried where it may help."""
+) -> Iterator[dg.MaterializeResult]:
+    """One stage run: its errors become failures that say what to do, retried where it may help.
+
+    A generator: its handlers of signals stay until Dagster has taken the result, and nothing of
+    Dagster's runs under a retry policy before them.
+    """
     store: StageStore = getattr(context.resources, RESOURCE)
     run = StageRun(
         table=table,
@@ -165,7 +169,7 @@ def _materialized(
     names = next(list(chain) for chain in CHAINS.values() if stage.name in chain)
     description = f"{table.name}: {stage.name} {names.index(stage.name) + 1}/{len(names)}"
     logger.info("%s", description)
-    _refuse_canceled(context)
+    _refuse_interrupted(context)
     try:
         with (
             typed_errors(),
@@ -173,7 +177,10 @@ def _materialized(
         ):
             run = replace(run, session=spark)
             with told(description, partial(stage.progress, run), log=logger.info):
-                return _materialize_result(stage, run, compute(run))
+                made = _materialize_result(stage, run, compute(run))
+            run.hold()
+            spark.close()
+            yield made
     except MaintError as error:
         raise dg.Failure(
             str(error),
@@ -182,11 +189,18 @@ def _materialized(
         ) from error
 
 
-def _refuse_canceled(context: dg.AssetExecutionContext) -> None:
-    """DagsterExecutionInterruptedError in a run that Terminate has reached, in any process."""
-    found = context.instance.get_run_by_id(context.run.run_id)
-    if found is not None and found.status in _CANCELED:
-        raise dg.DagsterExecutionInterruptedError(f"run {found.run_id} is canceled")
+def _refuse_interrupted(context: dg.AssetExecutionContext) -> None:
+    """RunStoppedError in a run that Terminate or a signal has reached, in any process."""
+    instance, run_id = context.instance, context.run.run_id
+    run = instance.get_run_by_id(run_id)
+    if run is not None and run.status in _CANCELED:
+        raise RunStoppedError(f"nothing more is started: run {run_id} is canceled")
+    for record in instance.get_records_for_run(run_id, of_type=_ENDS).records:
+        event = record.event_log_entry.get_dagster_event()
+        ended = event.step_failure_data if event.is_step_failure else event.step_retry_data
+        if is_interrupt(ended.error):
+            found = f"step {event.step_key} of this run was interrupted"
+            raise RunStoppedError(f"nothing more is started: {found}")
 
 
 def _materialize_result(stage: Stage, run: StageRun, made: StageResult) -> dg.MaterializeResult:

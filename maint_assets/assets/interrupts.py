@@ -4,6 +4,9 @@ A signal is not raised at once: PySpark's call into the JVM would leave its answ
 whatever spoke to the JVM next would fail in the place of the interrupt. It is kept, the tasks are
 told to stop, Spark's jobs are cancelled from another thread, and the interrupt is raised when the
 stage has come to its end. After PATIENCE_SECONDS it is raised in the middle.
+
+Once the work of a stage is done, ``hold`` lets its result count: Dagster records it, and the run
+starts nothing more.
 """
 
 from __future__ import annotations
@@ -23,16 +26,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+    from dagster_shared.error import SerializableErrorInfo
+
+INTERRUPTS = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
+
 PATIENCE_SECONDS = 60.0
 GRACE_SECONDS = 3.0
 """So long tasks that act may take to end by themselves before Spark cancels their job."""
 
 _AGAIN_SECONDS = 0.5
 _CANCEL_SECONDS = 5.0
-_SIGNALS = tuple(
+SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-_INTERRUPTS = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
+_NAMES = {"KeyboardInterrupt", "DagsterExecutionInterruptedError", "RunStoppedError"}
 
 _MOST_STOPPED = 100
 
@@ -59,6 +66,13 @@ def refuse_stopped(run_id: str) -> None:
         raise RunStoppedError(f"nothing more is started: {_stopped[run_id]}")
 
 
+def is_interrupt(error: SerializableErrorInfo | None) -> bool:
+    """Whether an error that Dagster recorded is an interrupt, or was made of one."""
+    while error is not None and error.cls_name not in _NAMES:
+        error = error.cause
+    return error is not None
+
+
 @contextlib.contextmanager
 def ending_its_run(run_id: str, where: str) -> Iterator[None]:
     """Within it any interrupt is the last of its run: one outside ``interruptible`` as well."""
@@ -66,7 +80,7 @@ def ending_its_run(run_id: str, where: str) -> Iterator[None]:
         yield
     except RunStoppedError:
         raise
-    except _INTERRUPTS:
+    except INTERRUPTS:
         raise _noted(run_id, StoppedError(where, "stopped before its end")) from None
 
 
@@ -79,11 +93,11 @@ def _noted(run_id: str, told: MaintError) -> RunStoppedError:
 
 
 class Interrupts:
-    """Whether a stage is to stop, and how it is brought to its end."""
+    """Whether a stage is to stop, whether its result counts then, and how it is ended."""
 
     def __init__(self, run_id: str, where: str) -> None:
         self.run_id, self.where = run_id, where
-        self.is_asked = False
+        self.is_asked = self.is_held = False
         self.cancel: Callable[[], object] = lambda: None
         self.tell_tasks: Callable[[], object] | None = None
         self._is_late = False
@@ -95,10 +109,20 @@ class Interrupts:
         if self.is_asked:
             raise dg.DagsterExecutionInterruptedError(self.where)
 
+    def hold(self) -> None:
+        """The work is done: an interrupt waits until the result is recorded."""
+        self.is_held = True
+
     def install(self) -> dict[int, object]:
         """Hears the signals from now on, and gives the handlers that there were."""
-        heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+        heard = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
         return {each: signal.signal(each, self._hear) for each in heard}
+
+    def uninstall(self, previous: dict[int, object]) -> None:
+        """Puts the handlers back; where Dagster has put its own meanwhile, those stay."""
+        for number, handler in previous.items():
+            if signal.getsignal(number) == self._hear:
+                signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
 
     def watch(self) -> threading.Thread:
         """The thread that acts on a signal."""
@@ -114,6 +138,11 @@ class Interrupts:
         """The interrupt, noted so that the run starts nothing more."""
         told = cause if isinstance(cause, MaintError) else None
         return _noted(self.run_id, told or StoppedError(self.where, "stopped before its end"))
+
+    def note_held(self) -> None:
+        """Notes an interrupt that came when all was done: the run starts nothing more."""
+        found = "interrupted when all was done, and recorded"
+        _noted(self.run_id, StoppedError(self.where, found, "nothing more was started"))
 
     def _hear(self, number: int, _: FrameType | None) -> None:
         self.is_asked = True
@@ -158,7 +187,8 @@ class Interrupts:
 def interruptible(run_id: str, where: str) -> Iterator[Interrupts]:
     """Within it a signal brings the stage to its end, and then only is raised.
 
-    Whatever else the stage ends with then, the interrupt is what it raises. Main thread only.
+    Whatever else the stage ends with then, the interrupt is what it raises; none where its result
+    counts. Main thread only.
     """
     refuse_stopped(run_id)
     found = Interrupts(run_id, where)
@@ -168,16 +198,20 @@ def interruptible(run_id: str, where: str) -> Iterator[Interrupts]:
     ended: BaseException | None = None
     try:
         yield found
+    except GeneratorExit:  # Dagster gave the stage up after its result
+        raise
     except BaseException as error:
         ended = error
-        if not found.is_asked and not isinstance(error, _INTERRUPTS):
+        if not found.is_asked and not isinstance(error, INTERRUPTS):
             raise
         found.is_asked = True
     finally:
         found.ended()
         if watcher is not None:
             watcher.join(_CANCEL_SECONDS)
-        for number, handler in previous.items():
-            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
-    if found.is_asked:
+        if threading.current_thread() is threading.main_thread():
+            found.uninstall(previous)
+    if ended is not None or (found.is_asked and not found.is_held):
         raise found.as_raised(ended) from None
+    if found.is_asked:
+        found.note_held()

@@ -11,7 +11,8 @@ import dagster as dg
 
 from maint_assets.assets.acting import settle_former
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
-from maint_assets.assets.interrupts import stopped
+from maint_assets.assets.hearing import hearing
+from maint_assets.assets.interrupts import is_interrupt, stopped
 from maint_assets.assets.jobs import planned_keys, stage_store
 from maint_assets.assets.store import StageDataset, StageStore
 from maint_assets.errors import MaintError, StoppedError, of_text
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
     from maint_assets.assets.stages import Branch
     from maint_assets.config import Maintenance, TableSettings
-
-
-_INTERRUPTS = {"KeyboardInterrupt", "DagsterExecutionInterruptedError", "RunStoppedError"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ class Launcher:
         assets = self._assets(table)
         settle_former(self.store, table)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-        with self.around():
+        with hearing() as is_heard, self.around():
             result = dg.materialize(
                 assets,
                 selection=keys,
@@ -108,8 +106,10 @@ class Launcher:
                 run_config={**config, **quiet},
                 raise_on_error=False,
             )
-        _raise_stopped(result)
-        return Launched(result.run_id, _seconds(result), _error(result))
+            stopped_by = _interrupt(result, is_heard=is_heard())
+        if stopped_by is not None and not _made(result) >= set(keys):
+            raise stopped_by
+        return Launched(result.run_id, _seconds(result), stopped_by or _error(result))
 
     def _assets(self, table: TableSettings) -> list[dg.AssetsDefinition]:
         """The assets of a table, those of the run before if it was of the same one."""
@@ -130,14 +130,28 @@ def launcher(settings: Maintenance) -> Iterator[Launcher]:
             yield Launcher(settings, instance)
 
 
-def _raise_stopped(result: dg.ExecuteInProcessResult) -> None:
-    """StoppedError after an interrupt: whoever launched the run is to launch nothing more."""
+def _interrupt(result: dg.ExecuteInProcessResult, *, is_heard: bool) -> StoppedError | None:
+    """The interrupt that reached a run: whoever launched it is to launch nothing more."""
     if (found := stopped(result.run_id)) is not None:
-        raise StoppedError(*found.args) from found
-    for event in result.all_events:
-        error = event.job_failure_data.error if event.is_run_failure else None
-        if error is not None and error.cls_name in _INTERRUPTS:
-            raise StoppedError("run", "stopped between two stages")
+        error = StoppedError(*found.args)
+        error.__cause__ = found
+        return error
+    errors = [event.job_failure_data.error for event in result.all_events if event.is_run_failure]
+    if any(is_interrupt(error) for error in errors):
+        return StoppedError("run", "stopped between two stages")
+    if is_heard:
+        failed = "" if result.success else f"; it had failed: {_error(result)}"
+        return StoppedError("run", f"interrupted at its end{failed}")
+    return None
+
+
+def _made(result: dg.ExecuteInProcessResult) -> set[dg.AssetKey]:
+    """The assets whose results the run recorded."""
+    return {
+        event.asset_key
+        for event in result.all_events
+        if event.is_step_materialization and event.asset_key
+    }
 
 
 def _seconds(result: dg.ExecuteInProcessResult) -> dict[str, float]:

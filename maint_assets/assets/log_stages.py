@@ -16,8 +16,8 @@ from maint_assets.assets.approval import plan_digest, refuse_other_rows
 from maint_assets.assets.metadata import human_time
 from maint_assets.assets.progress import Share, recorded_share
 from maint_assets.assets.spark import typed_errors
-from maint_assets.assets.store import Dataset
-from maint_assets.assets.vacuum_stages import StageResult, result
+from maint_assets.assets.store import Dataset, StageResult
+from maint_assets.assets.vacuum_stages import result
 from maint_assets.commit.checkpoint import write_checkpoint
 from maint_assets.config import milliseconds
 from maint_assets.delta.properties import TableProperties
@@ -329,6 +329,7 @@ def _executed(run: StageRun, plan: LogCleanupPlan) -> Cleaned:
     if done.attempt:
         rows = run.spark.read.schema(DELETED_LOGS_SCHEMA).parquet(ledger.path)
         done = msgspec.structs.replace(done, outcomes=recorded(rows))
+    run.hold()
     return done
 
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import types as T
 
-    from maint_assets.assets.store import StageDataset
-    from maint_assets.assets.vacuum_stages import StageResult
+    from maint_assets.assets.store import StageDataset, StageResult
 
 _STEP = 1000
 _LAST_MS = 253_402_300_800_000

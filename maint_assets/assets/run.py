@@ -64,10 +64,26 @@ class StageRun:
         """Whether an interrupt has come."""
         return self.session is not None and self.session.interrupts.is_asked
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the work is done, so that its result counts whatever comes."""
+        return self.session is not None and self.session.interrupts.is_held
+
     def refuse_stopping(self) -> None:
         """DagsterExecutionInterruptedError once an interrupt has come."""
         if self.session is not None:
             self.session.interrupts.refuse()
+
+    def hold(self, *, even_stopping: bool = False) -> None:
+        """The work is done and its result counts: an interrupt waits until that is recorded.
+
+        DagsterExecutionInterruptedError where one has come before, unless ``even_stopping``.
+        """
+        if self.session is None or self.is_held:
+            return
+        if not even_stopping:
+            self.refuse_stopping()
+        self.session.interrupts.hold()
 
     @property
     def parallelism(self) -> int:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dagster_pyspark import LazyPySparkResource
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from maint_assets.assets.interrupts import interruptible
@@ -36,8 +36,8 @@ DEFAULTS = {
     "spark.python.unix.domain.socket.enabled": "true",
 }
 
-SPARK_ERRORS = (PySparkException, Py4JJavaError)
-"""What a failed job raises: the second where no Python code failed, as when a worker is lost."""
+SPARK_ERRORS = (PySparkException, Py4JError)
+"""What a failed job raises: the second where no Python code failed, or when the JVM is gone."""
 
 
 def spark_resource(settings: Mapping[str, str]) -> LazyPySparkResource:
@@ -111,15 +111,16 @@ class StageSession:
 
     def close(self) -> None:
         """Takes the tag off again; not after an interrupt, which gives the session up."""
-        if self._tags is not None and not self.interrupts.is_asked:
-            self._tags.remove(self._run_id)
+        tags, self._tags = self._tags, None
+        if tags is not None and not self.interrupts.is_asked:
+            tags.remove(self._run_id)
 
     def _tagged(self, spark: SparkSession) -> SparkSession:
         if threading.current_thread() is threading.main_thread():
             self.interrupts.install()  # again: a context that starts takes Ctrl-C for itself
-        self._tags = _tags(spark)
-        self._tags.add(self._run_id)
-        self.interrupts.cancel = partial(self._tags.cancel, self._run_id)
+        tags = self._tags = _tags(spark)
+        tags.add(self._run_id)
+        self.interrupts.cancel = partial(tags.cancel, self._run_id)
         with contextlib.suppress(PySparkException):
             spark.sparkContext.setJobDescription(self._description)
         return spark

@@ -32,8 +32,8 @@ from maint_assets.assets.log_stages import (
 )
 from maint_assets.assets.metadata import human_bytes, human_count, human_rest, human_time
 from maint_assets.assets.progress import tasks_of
+from maint_assets.assets.store import StageResult
 from maint_assets.assets.vacuum_stages import (
-    StageResult,
     diff_stage,
     listing_stage,
     snapshot_stage,

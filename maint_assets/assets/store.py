@@ -170,6 +170,14 @@ class StageDataset:
         return self.location.file("rows.json")
 
 
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What a stage made: its dataset's numbers and its summary."""
+
+    written: Dataset
+    summary: Any
+
+
 class StageStore(dg.ConfigurableResource):
     """The one resource of the chain: the workspace of stage outputs and the Spark session.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from maint_assets.assets.approval import plan_digest
+from maint_assets.assets.store import StageResult
 from maint_assets.config import milliseconds
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import is_hidden_path
@@ -83,14 +83,6 @@ if TYPE_CHECKING:
     from maint_assets.snapshot.head import TableHead
     from maint_assets.storage.rows import Rows
     from maint_assets.vacuum.diff import IsMissing
-
-
-@dataclass(frozen=True, slots=True)
-class StageResult:
-    """What a stage made: its dataset's numbers and its summary."""
-
-    written: Dataset
-    summary: Any
 
 
 def snapshot_stage(run: StageRun) -> StageResult:

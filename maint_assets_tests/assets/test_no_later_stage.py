@@ -13,8 +13,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]  # its environ
 PLANNING = ("snapshot", "valid_files", "listing", "diff", "compaction_bins", "expired_logs")
 EXECUTING = ("deletion", "rewritten_files", "deleted_logs")
 MOMENTS = ("before", "in", "after")
-SIGNALS = ("SIGINT", "SIGTERM")
-FEW = ("diff:before:SIGINT", "deletion:in:SIGTERM", "rewritten_files:after:SIGINT")
+SIGNALS = ("SIGINT", "SIGTERM", "TERMINATE")
+FEW = ("diff:before:SIGINT", "deletion:in:SIGTERM", "rewritten_files:after:TERMINATE")
+DONE = ("deletion:done:SIGINT", "rewritten_files:done:SIGTERM", "deleted_logs:done:TERMINATE")
 
 
 def _played(directory: Path, *scenarios: str) -> list[dict[str, Any]]:
@@ -26,16 +27,39 @@ def _played(directory: Path, *scenarios: str) -> list[dict[str, Any]]:
 
 
 def _refuse_later_stages(found: dict[str, Any]) -> None:
-    stage = found["scenario"].partition(":")[0]
+    """What was begun after the signal; what was done before it has its result in Dagster."""
+    stage, moment, sent = found["scenario"].split(":")
+    is_late = moment == "in" and stage in found["materialized"]  # it came upon the last job
+    is_done = stage in EXECUTING and (is_late or moment in {"done", "after"})
     assert found["begun"][-1] == stage, found
     assert found["begun"].count(stage) == 1, found
     assert found["retried"] == [], found
-    assert found["status"] in {"FAILURE", "CANCELED"}, found
-    assert found["materialized"] == found["begun"][:-1], found
+    assert found["materialized"] == (found["begun"] if is_done else found["begun"][:-1]), found
+    if is_done and not found["left"]:
+        assert found["status"] == "SUCCESS", found
+    else:
+        assert found["status"] == ("CANCELED" if sent == "TERMINATE" else "FAILURE"), found
+    if stage == "deletion":
+        expected = ["COMPLETED"] if is_done else ["FAILED"]
+        assert found["ends"] == ([] if moment == "before" else expected), found
 
 
 def test_an_interrupt_at_any_moment_is_the_last_of_its_run(tmp_path: Path) -> None:
     for found in _played(tmp_path / "runs", *FEW):
+        _refuse_later_stages(found)
+
+
+def test_what_was_done_before_an_interrupt_is_recorded(tmp_path: Path) -> None:
+    for found in _played(tmp_path / "runs", *DONE):
+        _refuse_later_stages(found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stage", EXECUTING)
+def test_an_interrupt_of_each_executing_stage_that_is_done_leaves_its_result(
+    tmp_path: Path, stage: str
+) -> None:
+    for found in _played(tmp_path / "runs", *(f"{stage}:done:{sent}" for sent in SIGNALS)):
         _refuse_later_stages(found)
 
 
