@@ -3,15 +3,12 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import pyarrow.dataset as ds
 import pytest
 
-from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.interrupting import Command, Strays, signalled, when_still
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
@@ -19,50 +16,13 @@ STRAYS = 30_000
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
-    """One live file, and very many that may go."""
-    table = tmp_path / "table"
-    TableBuilder(table).create().add("live.parquet")
-    for number in range(STRAYS):
-        (table / f"stray-{number:05d}.parquet").touch()
-        os.utime(table / f"stray-{number:05d}.parquet", (1.6e9, 1.6e9))
-    return table
+def strays(tmp_path: Path) -> Strays:
+    return Strays(tmp_path / "table", STRAYS).make()
 
 
-def _started(table: Path) -> subprocess.Popen[str]:
-    options = ["--execute", "--yes", "--workspace", str(table.parent / "ws")]
-    command = [sys.executable, "-m", "maint_assets.cli", "vacuum", str(table), *options]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
-
-
-def _in_the_middle(table: Path) -> subprocess.Popen[str]:
-    """The process once some batches are recorded."""
-    process, deadline = _started(table), time.monotonic() + 180
-    while process.poll() is None and time.monotonic() < deadline:
-        if len(list(table.parent.glob("ws/*/deletion/*/rows/part-*.parquet"))) >= 2:
-            break
-        time.sleep(0.002)
-    return process
-
-
-def _left(table: Path) -> set[str]:
-    return {path.name for path in table.glob("stray-*")}
-
-
-def _deleted_by_ledger(table: Path) -> set[str]:
-    rows = [
-        row
-        for ledger in table.parent.glob("ws/*/deletion/*/rows")
-        for row in ds.dataset(ledger, format="parquet").to_table().to_pylist()
-    ]
-    assert all(row["outcome"] in {"deleted", "skipped"} for row in rows)
-    return {row["path"] for row in rows if row["outcome"] == "deleted"}
-
-
-def _gone(table: Path) -> set[str]:
-    return {f"stray-{number:05d}.parquet" for number in range(STRAYS)} - _left(table)
+@pytest.fixture
+def vacuum(strays: Strays) -> Command:
+    return Command("vacuum", strays.table, "deletion")
 
 
 def _last_commit(table: Path) -> dict[str, object]:
@@ -83,19 +43,16 @@ def _last_commit(table: Path) -> dict[str, object]:
     ],
 )
 def test_a_signal_stops_all_tasks_before_the_end_is_written(
-    table: Path, number: signal.Signals, to_all: bool
+    strays: Strays, vacuum: Command, number: signal.Signals, to_all: bool
 ) -> None:
-    process = _in_the_middle(table)
-    for _ in range(2):  # the second must not break the end
-        (os.killpg if to_all else os.kill)(process.pid, number)
-        time.sleep(0.05)
-    said, _ = process.communicate(timeout=60)
-    gone = _gone(table)
+    process = vacuum.in_the_middle()
+    said = signalled(process, number, to_all=to_all, times=2)  # the second must not break the end
+    gone = strays.gone
     time.sleep(1)
 
-    assert _gone(table) == gone == _deleted_by_ledger(table), said
-    assert _left(table), "the signal came too late to prove anything"
-    end = _last_commit(table)
+    assert strays.gone == gone == vacuum.deleted(), said
+    assert strays.left, "the signal came too late to prove anything"
+    end = _last_commit(strays.table)
     assert end["operation"] == "VACUUM END"
     assert end["operationParameters"] == {"status": "FAILED"}
     assert end["operationMetrics"]["numDeletedFiles"] == str(len(gone))  # type: ignore[index]
@@ -104,18 +61,17 @@ def test_a_signal_stops_all_tasks_before_the_end_is_written(
     assert "KeyError" not in said
 
 
-def test_what_a_kill_leaves_open_is_resolved_by_the_next_run(table: Path) -> None:
-    process = _in_the_middle(table)
+def test_what_a_kill_leaves_open_is_resolved_by_the_next_run(
+    strays: Strays, vacuum: Command
+) -> None:
+    process = vacuum.in_the_middle()
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    before = set[str]()
-    while (gone := _gone(table)) != before:
-        before = gone
-        time.sleep(2)
-    assert _left(table), "the kill came too late to prove anything"
+    when_still(lambda: strays.gone)
+    assert strays.left, "the kill came too late to prove anything"
 
-    said, _ = _started(table).communicate(timeout=180)
+    said, _ = vacuum.started().communicate(timeout=180)
 
-    assert not _left(table), said
-    assert _deleted_by_ledger(table) == _gone(table)
-    assert not list(table.parent.glob("ws/*/deletion/*/rows/_intents/*.arrow"))
+    assert not strays.left, said
+    assert vacuum.deleted() == strays.gone
+    assert not vacuum.open_batches()

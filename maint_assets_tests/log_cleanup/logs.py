@@ -53,6 +53,12 @@ def daily_log(
     return builder
 
 
+def sidecar_log(path: Path, *versions: int, kind: str = "v2-json", parts: int = 2) -> TableBuilder:
+    """A daily log whose checkpoints, those of these versions, have sidecars."""
+    at = {version: lambda table: table.checkpoint(kind, parts=parts) for version in versions}
+    return daily_log(path, at=at, features=("v2Checkpoint",))
+
+
 def planned(path: Path, *, days: float = 26, **asked: Any) -> tuple[set[str], Findings]:
     """The names below ``_delta_log`` that would go at NOW_MS, and what was found."""
     rows, found = planned_rows(path, days=days, **asked)

@@ -33,6 +33,7 @@ from maint_assets_tests.log_cleanup.logs import (
     planned,
     planned_rows,
     rewrite,
+    sidecar_log,
     single,
 )
 
@@ -104,8 +105,7 @@ def test_a_checkpoint_by_another_name_than_readers_look_for_is_no_anchor(tmp_pat
 
 
 def test_no_sidecar_goes_when_a_checkpoint_is_a_link(tmp_path: Path):
-    at = {version: lambda table: table.checkpoint("v2-json", parts=1) for version in (5, 10, 18)}
-    builder = daily_log(tmp_path / "t", at=at, features=("v2Checkpoint",))
+    builder = sidecar_log(tmp_path / "t", 5, 10, 18, parts=1)
     (top,) = builder.log.glob(f"{18:020d}.checkpoint.*.json")
     top.rename(tmp_path / "elsewhere.json")
     top.symlink_to(tmp_path / "elsewhere.json")

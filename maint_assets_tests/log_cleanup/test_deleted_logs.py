@@ -33,6 +33,7 @@ from maint_assets_tests.log_cleanup.logs import (
     of_versions,
     plan_of,
     rewrite,
+    sidecar_log,
     single,
 )
 from maint_assets_tests.oracles import delta_rs, delta_spark
@@ -271,8 +272,7 @@ def test_another_plan_than_the_approved_one_is_refused(tmp_path: Path, cleaning_
 def test_a_new_checkpoint_that_names_a_planned_sidecar_keeps_it(
     tmp_path: Path, cleaning_of: CleaningOf
 ):
-    at = {version: lambda table: table.checkpoint("v2-json", parts=1) for version in (5, 10, 20)}
-    builder = daily_log(tmp_path, at=at, features=("v2Checkpoint",))
+    builder = sidecar_log(tmp_path, 5, 10, 20, parts=1)
     chain = cleaning_of(tmp_path)
     report = chain.plan_cleanup()
     (old,) = builder.log.glob(f"{5:020d}.checkpoint.*.json")
@@ -384,8 +384,7 @@ def test_a_table_of_a_catalog_is_left_to_it(tmp_path: Path, cleaning_of: Cleanin
 def test_what_cannot_be_deleted_fails_the_run_and_the_next_one_ends_it(
     tmp_path: Path, cleaning_of: CleaningOf
 ):
-    at = {version: lambda table: table.checkpoint("v2-json", parts=2) for version in (5, 10)}
-    builder = daily_log(tmp_path, at=at, features=("v2Checkpoint",))
+    builder = sidecar_log(tmp_path, 5, 10)
     chain = cleaning_of(tmp_path)
 
     with read_only(builder.log / "_sidecars"):
@@ -419,8 +418,7 @@ def test_an_executed_plan_is_refused_when_it_is_approved_again_and_nothing_is_wr
 def test_a_plan_whose_execution_failed_may_be_executed_again(
     tmp_path: Path, cleaning_of: CleaningOf
 ):
-    at = {version: lambda table: table.checkpoint("v2-json", parts=2) for version in (5, 10)}
-    builder = daily_log(tmp_path, at=at, features=("v2Checkpoint",))
+    builder = sidecar_log(tmp_path, 5, 10)
     chain = cleaning_of(tmp_path)
     report = chain.plan_cleanup()
     with read_only(builder.log / "_sidecars"):

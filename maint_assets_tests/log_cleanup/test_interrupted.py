@@ -2,15 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 import uuid
 from pathlib import Path
 
-import pyarrow.dataset as ds
 import pytest
 
+from maint_assets_tests.interrupting import Command, make_old, signalled, when_still
 from maint_assets_tests.log_builder import LogBuilder
 from maint_assets_tests.oracles import delta_rs
 
@@ -24,65 +22,30 @@ ANCHOR = 10
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
-    """A log that begins with a checkpoint afterwards, and very many temporary files in it."""
+def cleanup(tmp_path: Path) -> Command:
+    """Of a log that begins with a checkpoint afterwards, and very many temporary files in it."""
     ages = range(60, 60 - 2 * VERSIONS, -2)
     log = LogBuilder(tmp_path / "table").commits(ages, checksums=True).checkpoint(ANCHOR)
     for _ in range(LEFT_OVER):
-        path = log.log / f"_commit_{uuid.uuid4()}.json.tmp"
-        path.touch()
-        os.utime(path, (1.6e9, 1.6e9))
-    return log.path
+        make_old(log.log / f"_commit_{uuid.uuid4()}.json.tmp")
+    return Command("clean-log", log.path, "deleted_logs")
 
 
-def _started(table: Path) -> subprocess.Popen[str]:
-    options = ["--execute", "--yes", "--workspace", str(table.parent / "ws")]
-    command = [sys.executable, "-m", "maint_assets.cli", "clean-log", str(table), *options]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
+def _planned(cleanup: Command) -> set[str]:
+    return {row["path"] for row in cleanup.rows("expired_logs")}
 
 
-def _in_the_middle(table: Path) -> subprocess.Popen[str]:
-    """The process once some batches are recorded."""
-    process, deadline = _started(table), time.monotonic() + 180
-    while process.poll() is None and time.monotonic() < deadline:
-        if len(list(table.parent.glob("ws/*/deleted_logs/*/rows/part-*.parquet"))) >= 2:
-            break
-        time.sleep(0.002)
-    return process
+def _gone(cleanup: Command) -> set[str]:
+    return {path for path in _planned(cleanup) if not (cleanup.table / path).exists()}
 
 
-def _rows(table: Path, stage: str) -> list[dict[str, str]]:
-    return [
-        row
-        for rows in table.parent.glob(f"ws/*/{stage}/*/rows")
-        if list(rows.glob("part-*.parquet"))
-        for row in ds.dataset(rows, format="parquet").to_table().to_pylist()
-    ]
-
-
-def _deleted_by_ledger(table: Path) -> set[str]:
-    rows = _rows(table, "deleted_logs")
-    assert all(row["outcome"] in {"deleted", "skipped"} for row in rows)
-    return {row["path"] for row in rows if row["outcome"] == "deleted"}
-
-
-def _planned(table: Path) -> set[str]:
-    return {row["path"] for row in _rows(table, "expired_logs")}
-
-
-def _gone(table: Path) -> set[str]:
-    return {path for path in _planned(table) if not (table / path).exists()}
-
-
-def _finishes(table: Path, before: list[object]) -> None:
+def _finishes(cleanup: Command, before: list[object]) -> None:
     """The next run deletes what was left, and each planned file has its row then."""
-    said, _ = _started(table).communicate(timeout=180)
-    assert _gone(table) == _planned(table) == _deleted_by_ledger(table), said
-    assert len(_planned(table)) > LEFT_OVER + ANCHOR
-    assert delta_rs.rows(table) == before
-    assert not list(table.parent.glob("ws/*/deleted_logs/*/rows/_intents/*.arrow"))
+    said, _ = cleanup.started().communicate(timeout=180)
+    assert _gone(cleanup) == _planned(cleanup) == cleanup.deleted(), said
+    assert len(_planned(cleanup)) > LEFT_OVER + ANCHOR
+    assert delta_rs.rows(cleanup.table) == before
+    assert not cleanup.open_batches()
 
 
 @pytest.mark.parametrize(
@@ -96,34 +59,30 @@ def _finishes(table: Path, before: list[object]) -> None:
     ],
 )
 def test_a_signal_stops_the_cleanup_and_the_next_run_finishes(
-    table: Path, number: signal.Signals, to_all: bool
+    cleanup: Command, number: signal.Signals, to_all: bool
 ) -> None:
-    before = delta_rs.rows(table)
-    process = _in_the_middle(table)
-    (os.killpg if to_all else os.kill)(process.pid, number)
-    said, _ = process.communicate(timeout=60)
-    gone = _gone(table)
+    before = delta_rs.rows(cleanup.table)
+    process = cleanup.in_the_middle()
+    said = signalled(process, number, to_all=to_all)
+    gone = _gone(cleanup)
     time.sleep(1)
 
-    assert _gone(table) == gone == _deleted_by_ledger(table), said
-    assert gone != _planned(table), "the signal came too late to prove anything"
+    assert _gone(cleanup) == gone == cleanup.deleted(), said
+    assert gone != _planned(cleanup), "the signal came too late to prove anything"
     assert process.returncode == 1
-    planned = len(_planned(table))
+    planned = len(_planned(cleanup))
     assert f"stopped: {len(gone):,} of {planned:,} paths were deleted" in " ".join(said.split())
-    assert delta_rs.rows(table) == before
-    _finishes(table, before)
+    assert delta_rs.rows(cleanup.table) == before
+    _finishes(cleanup, before)
 
 
 @pytest.mark.long
-def test_what_a_kill_leaves_open_is_resolved_by_the_next_run(table: Path) -> None:
-    before = delta_rs.rows(table)
-    process = _in_the_middle(table)
+def test_what_a_kill_leaves_open_is_resolved_by_the_next_run(cleanup: Command) -> None:
+    before = delta_rs.rows(cleanup.table)
+    process = cleanup.in_the_middle()
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    earlier: set[str] | None = None
-    while (gone := _gone(table)) != earlier:
-        earlier = gone
-        time.sleep(2)
-    assert gone != _planned(table), "the kill came too late to prove anything"
+    when_still(lambda: _gone(cleanup))
+    assert _gone(cleanup) != _planned(cleanup), "the kill came too late to prove anything"
 
-    _finishes(table, before)
+    _finishes(cleanup, before)

@@ -14,15 +14,14 @@ from maint_assets.log_cleanup.deletion import cleaned
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
-from maint_assets_tests.log_cleanup.logs import daily_log, plan_of, planned, planned_rows
+from maint_assets_tests.log_cleanup.logs import plan_of, planned, planned_rows, sidecar_log
 from maint_assets_tests.oracles import delta_spark
 
 STRAY = "_sidecars/00000000-0000-0000-0000-000000000000.parquet"
 
 
 def _v2_log(path: Path, kind: str = "v2-json") -> TableBuilder:
-    at = {version: lambda table: table.checkpoint(kind, parts=2) for version in (3, 6, 10, 18)}
-    return daily_log(path, at=at, features=("v2Checkpoint",))
+    return sidecar_log(path, 3, 6, 10, 18, kind=kind)
 
 
 def _sidecars(builder: TableBuilder) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import httpx
 import pyarrow.dataset as ds
 import pytest
 
-from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.interrupting import Strays
 from maint_assets_tests.ui.browser import INSTANCE
 from maint_assets_tests.ui.webserver import ROOT, asked, ended, locations, serving
 
@@ -39,11 +38,7 @@ def home(tmp_path: Path) -> Path:
     """A home with a table of one live file and very many that may go."""
     (tmp_path / "dagster.yaml").write_text(INSTANCE)
     (tmp_path / "maintenance.yaml").write_text(CONFIG)
-    TableBuilder(tmp_path / "orders").create().add("live.parquet")
-    for number in range(STRAYS):
-        stray = tmp_path / "orders" / f"stray-{number:05d}.parquet"
-        stray.touch()
-        os.utime(stray, (1.6e9, 1.6e9))
+    Strays(tmp_path / "orders", STRAYS).make()
     return tmp_path
 
 
@@ -71,10 +66,6 @@ def _wait_for_batches(home: Path) -> None:
         time.sleep(0.002)
 
 
-def _left(home: Path) -> set[str]:
-    return {path.name for path in (home / "orders").glob("stray-*")}
-
-
 def _deleted_by_ledger(home: Path) -> set[str]:
     [ledger] = home.glob("out/orders/deletion/*/rows")
     rows = ds.dataset(ledger, format="parquet").to_table().to_pylist()
@@ -90,11 +81,11 @@ def test_terminate_cancels_the_run_and_each_deleted_path_has_its_row(
 
     assert ended(address, after=0, seconds=90) == "CANCELED"
 
-    left = _left(home)
-    gone = {f"stray-{number:05d}.parquet" for number in range(STRAYS)} - left
+    strays = Strays(home / "orders", STRAYS)
+    gone = strays.gone
     time.sleep(1)
-    assert _left(home) == left, "a task deleted on after the end"
-    assert left, "Terminate came too late to prove anything"
+    assert strays.gone == gone, "a task deleted on after the end"
+    assert strays.left, "Terminate came too late to prove anything"
     assert _deleted_by_ledger(home) == gone
     newest = max((home / "orders" / "_delta_log").glob("*.json"))
     [end] = [json.loads(line)["commitInfo"] for line in newest.read_text().splitlines()]
