@@ -1,4 +1,7 @@
-"""The life of a clustered table under two who cluster it: delta-spark and we, by turns."""
+"""The life of a clustered table under two who cluster it: delta-spark and we, by turns.
+
+What CI looks at is in ``test_ordering``.
+"""
 
 import json
 from pathlib import Path
@@ -16,7 +19,7 @@ from maint_assets_tests.compaction.test_killed import killed
 from maint_assets_tests.compaction.test_row_tracking import row_ids, run
 from maint_assets_tests.oracles import delta_spark
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.long]
 
 VECTORS = "'delta.enableDeletionVectors' = 'true'"
 KINDS = {
@@ -28,9 +31,6 @@ KINDS = {
         "'delta.checkpointInterval' = '3'"
     ),
 }
-EACH_TIME = "all features"
-"""What CI looks at; the rest is ``make stories``."""
-
 CREATE = (
     "CREATE TABLE {{t}} (id BIGINT, x INT, s STRUCT<y: STRING>, d DATE) "
     "USING delta CLUSTER BY (x, s.y, d) TBLPROPERTIES ({})"
@@ -107,9 +107,7 @@ def removed(chain: Chain) -> int:
     return report.done.files_removed
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(n, marks=[] if n == EACH_TIME else [pytest.mark.long]) for n in KINDS]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_delta_goes_on_where_we_clustered_and_we_where_delta_did(
     kind: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
@@ -136,7 +134,6 @@ def test_delta_goes_on_where_we_clustered_and_we_where_delta_did(
     assert optimized(spark, path, "FULL") == 0
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_columns_wait_for_full_and_none_ends_the_clustering(
     kind: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
@@ -166,7 +163,6 @@ def test_other_columns_wait_for_full_and_none_ends_the_clustering(
     assert state(spark, path, named=named) == before
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("step", ["ordered: divided", "ordered: written", "ledger written"])
 def test_a_clustering_that_was_killed_is_done_by_the_next_run(
     step: str, spark: SparkSession, tmp_path: Path
