@@ -26,7 +26,8 @@ DEFAULT_CODEC = "zstd"
 """What the protocol recommends to writers where the table names none."""
 
 _CODECS = {
-    **{name: name for name in ("snappy", "gzip", "brotli", "zstd", "lz4")},
+    **{name: name for name in ("snappy", "gzip", "zstd", "lz4")},
+    "brotli": "zstd",  # Spark comes without brotli: it could not read the table any more
     "lz4_raw": "lz4",
     "none": "none",
     "uncompressed": "none",

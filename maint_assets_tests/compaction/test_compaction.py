@@ -457,16 +457,25 @@ def test_a_checkpoint_is_written_at_its_interval(
     assert len(delta_spark.rows(spark, tmp_path)) == len(before)
 
 
-def test_new_files_have_the_codec_that_the_table_names(
-    tmp_path: Path, compacting: Compacting
+@pytest.mark.parametrize(
+    ("named", "codec"),
+    [
+        ("SNAPPY", "SNAPPY"),
+        ("brotli", "ZSTD"),  # Spark does not come with brotli: it could not read the table any more
+    ],
+)
+def test_new_files_have_the_codec_that_the_table_names_if_spark_reads_it(
+    named: str, codec: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
-    small_files(tmp_path, configuration={"delta.parquet.compression.codec": "SNAPPY"})
+    small_files(tmp_path, configuration={"delta.parquet.compression.codec": named})
+    before = delta_spark.rows(spark, tmp_path)
 
     compacting(tmp_path).compact()
 
     new = next(tmp_path.rglob("part-*.parquet"))
-    assert pq.read_metadata(new).row_group(0).column(0).compression == "SNAPPY"
-    assert new.name.endswith(".snappy.parquet")
+    assert pq.read_metadata(new).row_group(0).column(0).compression == codec
+    assert new.name.endswith(f".{codec.lower()}.parquet")
+    assert delta_spark.rows(spark, tmp_path) == before
 
 
 def test_a_log_that_was_put_back_is_not_the_one_of_the_plan(

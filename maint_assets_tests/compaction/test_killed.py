@@ -62,13 +62,16 @@ def settings(step: str) -> dict[str, Any]:
     return {"max_bytes_per_commit": 1} | ({"zorder_by": ["id"]} if "ordered" in step else {})
 
 
-def killed(folder: Path, step: str) -> None:
-    """Runs the command in a process that ends at the step, and by no other cause."""
+def killed(folder: Path, step: str, asked: dict[str, Any] | None = None) -> None:
+    """Runs the command in a process that ends at the step, and by no other cause.
+
+    ``asked`` are its settings where they are not those of the step.
+    """
     config = folder / "maintenance.yaml"
     config.write_text(
         "workspace: ./ws\n"
         f"spark: {{spark.python.daemon.module: {MODULE}}}\n"
-        f"tables:\n- {{name: t, uri: ./table, compaction: {json.dumps(settings(step))}}}\n"
+        f"tables:\n- {{name: t, uri: ./table, compaction: {json.dumps(asked or settings(step))}}}\n"
     )
     arguments = ["run", str(config), "--only", "compaction", "--execute", "--json"]
     process = subprocess.run(

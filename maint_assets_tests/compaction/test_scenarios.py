@@ -166,7 +166,11 @@ SCENARIOS: dict[str, list[str]] = {
         "test_readers::test_streams_and_change_feeds_see_no_compaction",
         "commit.test_rewrites_with_spark::test_delta_reads_the_commit_and_goes_on",
     ],
-    "no new rows in a stream": ["test_readers::test_streams_and_change_feeds_see_no_compaction"],
+    "no new rows in a stream": [
+        "test_readers::test_streams_and_change_feeds_see_no_compaction",
+        "test_streams::test_a_stream_gets_each_row_once_whenever_it_begins",
+        "test_streams::test_streams_and_feeds_get_what_they_get_over_deltas_own_optimize",
+    ],
     "variants": ["test_spark_engine::test_variants_are_rewritten_by_spark"],
     # delta-rs: command_optimize.rs, test_optimize.py
     "conflict for concurrent remove": [
@@ -224,7 +228,20 @@ SCENARIOS: dict[str, list[str]] = {
     ],
     "absolute paths": ["test_readers::test_a_clone_is_compacted_and_its_source_is_not_touched"],
     "killed between any two steps": [
-        "test_killed::test_rows_stay_the_next_run_finishes_and_no_file_leaks"
+        "test_killed::test_rows_stay_the_next_run_finishes_and_no_file_leaks",
+        "test_clustered::test_a_clustering_that_was_killed_is_done_by_the_next_run",
+    ],
+    "encodings, pages of version 2, codecs, bloom filters": [
+        "test_encodings::test_files_of_any_encoding_become_one_in_which_the_same_rows_are_found",
+        "test_spark_engine::test_text_that_sparks_fast_reader_garbles_is_kept",
+    ],
+    "transactions of applications": [
+        "test_transactions::test_a_job_that_runs_again_writes_nothing_twice",
+        "commit.test_checkpoint_readers::test_what_has_expired_is_what_delta_leaves_out",
+    ],
+    "clustered by turns": [
+        "test_clustered::test_delta_goes_on_where_we_clustered_and_we_where_delta_did",
+        "test_clustered::test_other_columns_wait_for_full_and_none_ends_the_clustering",
     ],
 }
 NOT_OURS = {

@@ -48,6 +48,15 @@ def log_at(spark: SparkSession, path: Path, clock: Any) -> Any:
     )
 
 
+def snapshot(spark: SparkSession, path: Path) -> Any:
+    """Its newest snapshot of a table."""
+    forget(spark)
+    jvm: Any = spark._jvm
+    place, nothing = jvm.org.apache.hadoop.fs.Path(str(path)), jvm.scala.Option.empty()
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, place)
+    return log.update(False, nothing, nothing)
+
+
 def vacuum(spark: SparkSession, path: Path, retention_hours: float | None = None) -> None:
     """Its VACUUM, executed: it also commits VACUUM START and VACUUM END."""
     _vacuum(spark, path, retention_hours).collect()
