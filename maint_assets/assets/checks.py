@@ -64,6 +64,14 @@ def _none_missing(_: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, An
     }
 
 
+def _none_lost(_: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, Any]]:
+    plan = planned.plan
+    return not plan.lost_files, {
+        "lost_files": plan.lost_files,
+        "example": plan.lost_example or "none",
+    }
+
+
 def _nothing_valid(run: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, Any]]:
     if not planned.plan.files:
         return True, {"valid_in_plan": 0}
@@ -101,6 +109,12 @@ NONE_MISSING = Check(
     "no_active_file_missing",
     "Every file of the newest version was found under the table root.",
     _none_missing,
+    blocking=False,
+)
+NONE_LOST = Check(
+    "no_file_lost_to_checkpoint",
+    "The checkpoint holds every file that a commit before it adds and none removes.",
+    _none_lost,
     blocking=False,
 )
 NOTHING_VALID = Check(

@@ -172,7 +172,7 @@ VACUUM_STAGES: Mapping[str, Stage] = {
             "diff", ("snapshot", "valid_files", "listing"),
             "The plan: files and directories that may go, and the commits that removed them.",
             DIFF_SCHEMA, _diff_line, diff_stage,
-            (checks.NONE_MISSING, checks.NOTHING_VALID),
+            (checks.NONE_MISSING, checks.NONE_LOST, checks.NOTHING_VALID),
         ),
         Stage(
             "deletion", ("diff",), "The execution of the plan: the outcome of each path.",

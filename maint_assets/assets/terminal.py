@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from maint_assets.assets.report import VacuumReport
     from maint_assets.assets.store import StageStore
     from maint_assets.snapshot.summary import SnapshotSummary
+    from maint_assets.vacuum.plan import VacuumPlan
 
 SHOWN_PATHS = 8
 
@@ -43,6 +44,7 @@ def show_plan(console: Console, report: VacuumReport, *, paths: bool = False) ->
     )
     if not plan.files + plan.directories:
         console.print("[green]Nothing may go.[/]")
+        _show_lost(console, plan)
         return
     kinds = Table("kind", "count", "bytes", box=None, pad_edge=False, header_style="dim")
     for kind, count in planned.by_kind.items():
@@ -61,12 +63,22 @@ def show_plan(console: Console, report: VacuumReport, *, paths: bool = False) ->
             f"[red]{human_count(plan.missing_files, 'active file')} not found[/], such as "
             f"{escape(plan.missing_example or '')}: the deletion will be refused."
         )
+    _show_lost(console, plan)
     if paths:
         for path in planned_paths(report.diff, directories=False):
             console.print(escape(path), soft_wrap=True)
         for path in planned_paths(report.diff, directories=True):
             console.print(escape(path) + "/", soft_wrap=True)
     console.print(f"[dim]plan {plan.digest}, rows in {escape(report.diff.rows_location.path)}[/]")
+
+
+def _show_lost(console: Console, plan: VacuumPlan) -> None:
+    if plan.lost_files:
+        console.print(
+            f"[red]The checkpoint lacks {human_count(plan.lost_files, 'file')}[/] that commits "
+            f"before it add and none removes, such as {escape(plan.lost_example or '')}: they "
+            "stay. One of them is wrong; readers see the table as the checkpoint says."
+        )
 
 
 def show_done(console: Console, report: VacuumReport) -> None:

@@ -309,6 +309,8 @@ def _plan(
         commit_mark=seen.commit_mark,
         aliased_files=elsewhere.same,
         aliased_example=elsewhere.same_example,
+        lost_files=written.metrics["lost_files"],
+        lost_example=written.metrics["lost_example"],
     )
 
 

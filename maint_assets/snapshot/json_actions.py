@@ -118,15 +118,15 @@ class _Rows:
 
     def append(self, action: Action, unit: LogUnit, told: _Told | None) -> None:
         if action.add is not None and unit.adds:
-            self._append_add(action.add, unit.version)
+            self._append_add(action.add, unit.version * 2 + (-1 if unit.covered else 1))
         if action.remove is not None and unit.removes:
             self._append_remove(action.remove, unit.version, told)
         if action.cdc is not None and told is not None:
             self._append_cdc(action.cdc, told)
 
-    def _append_add(self, add: Add, version: int) -> None:
+    def _append_add(self, add: Add, order: int) -> None:
         times = (add.modification_time, None)
-        self.read.append((*self._named(add), version * 2 + 1, None, add.size, *times, None, None))
+        self.read.append((*self._named(add), order, None, add.size, *times, None, None))
 
     def _append_remove(self, remove: Remove, version: int, told: _Told | None) -> None:
         by, times = told or (None, None, None), (None, remove.deletion_timestamp or 0)

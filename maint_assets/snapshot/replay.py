@@ -47,18 +47,19 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
     """Live adds, known tombstones, change data and commits at the head's version: SNAPSHOT_SCHEMA.
 
     Tombstones come from the checkpoint and from every readable commit, the ones before the
-    checkpoint included, whatever their age. Executors raise CorruptLogError and LogGapError. What
-    a large log makes on the way lies in ``scratch``.
+    checkpoint included, whatever their age; so do files that are lost to the checkpoint. Executors
+    raise CorruptLogError and LogGapError. What a large log makes on the way lies in ``scratch``.
     """
     table, log = head.location.path, _Log.of(head)
     newest = partial(_newest, spark, table, scratch=scratch)
+    shaped = partial(state, base=log.base)
     if log.is_small or total_bytes(log.tail) > BUCKET_BYTES:
-        every = [*_removes(log.history), *log.tail, *log.checkpoint]
-        return [newest(every, tasks=1 if log.is_small else parallelism).then(state)]
+        every = [*log.history, *log.tail, *log.checkpoint]
+        return [newest(every, tasks=1 if log.is_small else parallelism).then(shaped)]
     keys = [msgspec.structs.replace(unit, removes=False, keys=True) for unit in log.checkpoint]
-    others = [*_removes(log.history), *log.tail, *_removes(log.checkpoint), *keys]
+    others = [*log.history, *log.tail, *_removes(log.checkpoint), *keys]
     winners = newest(others, tasks=parallelism).then(
-        partial(without_older_adds, version=log.base), state
+        partial(without_checkpoint_adds, base=log.base), shaped
     )
     if not log.checkpoint:
         return [winners]
@@ -72,7 +73,7 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
     without_removes = [msgspec.structs.replace(unit, removes=False) for unit in log.checkpoint]
     adds = [share for unit in without_removes for share in shares(unit, parallelism)]
     packages = packed(adds, parallelism, weight=lambda unit: unit.size // unit.shares)
-    return [winners, units(spark, packages, streamed, kind=LogUnit).then(state)]
+    return [winners, units(spark, packages, streamed, kind=LogUnit).then(shaped)]
 
 
 def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -119,19 +120,21 @@ def key_texts(actions: pa.Table | pa.RecordBatch) -> pa.Array:
     return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
 
 
-def without_older_adds(actions: Iterable[pa.RecordBatch], version: int) -> Iterator[pa.RecordBatch]:
-    """The actions but for adds of commits up to a version: its checkpoint has those still live."""
+def without_checkpoint_adds(
+    actions: Iterable[pa.RecordBatch], base: int
+) -> Iterator[pa.RecordBatch]:
+    """The actions but for the adds of the checkpoint of version ``base``."""
     for batch in actions:
-        is_add = _is_add(batch)
-        yield batch.filter(pc.invert(pc.and_(is_add, pc.less(batch["ord"], 2 * version + 2))))
+        yield batch.filter(pc.not_equal(batch["ord"], 2 * base + 1))
 
 
-def state(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Actions in the shape of the snapshot."""
+def state(actions: Iterable[pa.RecordBatch], base: int) -> Iterator[pa.RecordBatch]:
+    """Actions in the shape of the snapshot; ``base`` is the version of the checkpoint, or -1."""
     nothing = pa.scalar(None, pa.int64())
     for batch in actions:
         is_add = _is_add(batch)
-        file = pc.if_else(is_add, "add", "remove")
+        is_lost = pc.less(batch["ord"], 2 * base + 1)
+        file = pc.if_else(is_add, pc.if_else(is_lost, "lost", "add"), "remove")
         columns = {name: batch[name] for name in SNAPSHOT_ARROW.names if name in batch.schema.names}
         columns["action"] = pc.if_else(pc.equal(batch["what"], "file"), file, batch["what"])
         columns["modified_ms"] = pc.if_else(is_add, batch["modified_ms"], nothing)
@@ -145,7 +148,10 @@ def state(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """The files of the log: commits up to the checkpoint's version ``base``, newer ones, itself."""
+    """The files of the log: commits up to the checkpoint's version ``base``, newer ones, itself.
+
+    Adds are read of those commits after which none is missing: another one may have removed them.
+    """
 
     base: int
     history: list[LogUnit]
@@ -156,9 +162,18 @@ class _Log:
     def of(cls, head: TableHead) -> Self:
         commits, checkpoint = commit_units(head), head.segment.checkpoint
         base = -1 if checkpoint is None else checkpoint.version
+        covered = [
+            msgspec.structs.replace(unit, covered=True)
+            for unit in reversed(commits)
+            if unit.version <= base
+        ]
+        history = [
+            unit if unit.version == base - at else msgspec.structs.replace(unit, adds=False)
+            for at, unit in enumerate(covered)
+        ]
         return cls(
             base,
-            [unit for unit in commits if unit.version <= base],
+            history[::-1],
             [unit for unit in commits if unit.version > base],
             checkpoint_units(head),
         )

@@ -12,6 +12,7 @@ class LogUnit(msgspec.Struct, frozen=True):
     """One file of the log to read: ``commit_ms`` is None for checkpoints and sidecars.
 
     ``keys`` leaves all but the keys of replay null. Of a Parquet file one of ``shares`` is read.
+    ``covered`` is said of a commit that a checkpoint covers: its adds are not live by themselves.
     """
 
     path: str
@@ -22,6 +23,7 @@ class LogUnit(msgspec.Struct, frozen=True):
     adds: bool = True
     removes: bool = True
     keys: bool = False
+    covered: bool = False
     share: int = 0
     shares: int = 1
 
@@ -42,8 +44,9 @@ ACTION_SCHEMA = T.StructType([
     column("operation", "string", nullable=True),
     column("commit_ms", "bigint", nullable=True),
 ])
-"""One action of the log: ``ord`` is version * 2 + 1 for an add, version * 2 else; ``version``,
-``operation`` and ``commit_ms`` are null for what only a checkpoint tells."""
+"""One action of the log: ``ord`` is version * 2 + 1 for an add, version * 2 - 1 for one that a
+checkpoint covers, version * 2 else; ``version``, ``operation`` and ``commit_ms`` are null for what
+only a checkpoint tells."""
 
 ACTION_ARROW = arrow_schema(ACTION_SCHEMA)
 
@@ -51,7 +54,8 @@ SNAPSHOT_SCHEMA = T.StructType([
     column(
         "action",
         "string",
-        "add: live file; remove: tombstone; cdc: change data file; commit: a version",
+        "add: live file; remove: tombstone; cdc: change data file; commit: a version; lost: file "
+        "that a commit adds and none removes, and that the checkpoint does not hold",
     ),
     column(
         "path",

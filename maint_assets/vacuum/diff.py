@@ -50,9 +50,10 @@ DIFF_SCHEMA = T.StructType([
 
 KINDS = ("orphan", "removed", "dv", "cdc", "index", "checksum", "directory")
 
-MISSING, HELD, LINKED = "missing", "held", "linked"
+MISSING, HELD, LINKED, LOST = "missing", "held", "linked", "lost"
 """Kinds of rows that are measured and no part of a plan: active files that are not there, removed
-files that are there and stay, mostly for their age, and valid files that are links."""
+files that are there and stay, mostly for their age, valid files that are links, and files that are
+there and that the checkpoint lacks."""
 
 PLANNED = pc.field("kind").isin(KINDS)
 
@@ -62,6 +63,8 @@ DIFF_MEASURES = {
     "time_travel_ends_before": Measure("max", "removed_in_version", where=PLANNED),
     "missing_files": Measure("count", where=pc.field("kind") == MISSING),
     "missing_example": Measure("min", "path", where=pc.field("kind") == MISSING),
+    "lost_files": Measure("count", where=pc.field("kind") == LOST),
+    "lost_example": Measure("min", "path", where=pc.field("kind") == LOST),
     "linked_files": Measure("count", where=pc.field("kind") == LINKED),
     "held_version": Measure("min", "removed_in_version", where=pc.field("kind") == HELD),
     **{f"kind_{name}": Measure("count", where=pc.field("kind") == name) for name in KINDS},
@@ -69,10 +72,11 @@ DIFF_MEASURES = {
 }
 
 SAYINGS = (
-    "candidate", "found", "kept", "valid", "active", "removed", "checksum", "named", "link"
+    "candidate", "found", "kept", "valid", "active", "removed", "checksum", "named", "link", "lost"
 )  # fmt: skip
 """What is said of a path. ``checksum`` is said of the file that it is of: what Hadoop keeps beside
-it may go; ``named`` that the log names this checksum itself; ``link`` that it is a link."""
+it may go; ``named`` that the log names this checksum itself; ``link`` that it is a link; ``lost``
+that the checkpoint should hold it."""
 
 SAID_SCHEMA = T.StructType([
     column("path", "string"),
@@ -135,7 +139,7 @@ def diff(
     Last modified before the cutoff: a file exactly at it stays. Rows of other kinds than KINDS
     are no part of the plan: MISSING are the active files that are not listed, and of those
     ``is_missing``; HELD are removed files that were found and stay, LINKED are valid ones that are
-    links.
+    links, LOST those that were found and that the checkpoint should hold.
     """
     read = [
         *slices(sources.snapshot, "snapshot"),
@@ -189,6 +193,8 @@ def judged(every: Iterable[pa.RecordBatch], *, is_missing: IsMissing) -> Iterato
     held = rows.take(said_of.rows_of("removed", found))
     yield from _planned(held, HELD, version=pc.fill_null(held["version"], 0))
     yield from _planned(rows.take(said_of.first("link")[named & said_of.each("link")]), LINKED)
+    lost = said_of.each("lost") & ~active & (listed | found)
+    yield from _planned(rows.take(said_of.first("lost")[lost]), LOST)
     unlisted = rows.take(said_of.first("active")[active & ~listed & ~found])
     yield from _planned(unlisted.filter(is_missing(_array(unlisted["path"]))), MISSING)
 
@@ -266,6 +272,7 @@ def _valid(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     paths, active = batch["path"], pc.starts_with(batch["reason"], "active")
     said = pc.if_else(active, SAYINGS.index("active"), SAYINGS.index("valid"))
     yield _saying(pc.cast(said, pa.int64()), paths)
+    yield _saying("lost", paths.filter(pc.starts_with(batch["reason"], "lost")))
     checksums = paths.filter(pc.match_substring_regex(paths, _CHECKSUM))
     yield _saying("named", pc.replace_substring_regex(checksums, _CHECKSUM, r"\1\2"))
 

@@ -53,6 +53,8 @@ class VacuumPlan:
     commit_mark: str = ""
     aliased_files: int = 0
     aliased_example: str | None = None
+    lost_files: int = 0
+    lost_example: str | None = None
 
     @property
     def paths(self) -> int:

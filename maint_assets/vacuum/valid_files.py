@@ -32,14 +32,18 @@ VALID_FILES_SCHEMA = T.StructType([
     column(
         "reason",
         "string",
-        "active, tombstone, active_dv, tombstone_dv, change_data; spelling: as the log writes the "
-        "path; linked: where a link in the path leads",
+        "active, tombstone, active_dv, tombstone_dv, change_data; lost, lost_dv: of an add that "
+        "the checkpoint does not hold; spelling: as the log writes the path; linked: where a link "
+        "in the path leads",
     ),
     column("size", "bigint", "bytes of a data file, by the log", nullable=True),
     column("deletion_ms", "bigint", "time of the remove of a tombstone, ms", nullable=True),
 ])
 
-REASONS = ("active", "tombstone", "active_dv", "tombstone_dv", "change_data", "spelling", "linked")
+REASONS = (
+    "active", "tombstone", "active_dv", "tombstone_dv", "change_data", "lost", "lost_dv",
+    "spelling", "linked",
+)  # fmt: skip
 
 VALID_FILES_MEASURES = {
     "bytes": Measure("sum", "size"),
@@ -47,8 +51,8 @@ VALID_FILES_MEASURES = {
 }
 
 _ARROW = arrow_schema(VALID_FILES_SCHEMA)
-_FILE_REASONS = {"add": "active", "remove": "tombstone", "cdc": "change_data"}
-_VECTOR_REASONS = {"add": "active_dv", "remove": "tombstone_dv"}
+_FILE_REASONS = {"add": "active", "remove": "tombstone", "cdc": "change_data", "lost": "lost"}
+_VECTOR_REASONS = {"add": "active_dv", "remove": "tombstone_dv", "lost": "lost_dv"}
 _SPELLED = dict.fromkeys(_FILE_REASONS, "spelling")
 _LINKED = dict.fromkeys(_FILE_REASONS, "linked")
 
@@ -70,7 +74,8 @@ def valid_files(snapshot: Rows, *, table: str, retained: Retained) -> Rows:
 
     A tombstone is as young as its own time or its commit's says, whichever is later; one exactly
     at the cutoff stays. Deletion vectors of every storage type count with their file. Change data
-    is retained with its commit. One path may have several reasons.
+    is retained with its commit. A file that the checkpoint should hold, by the commits before it,
+    stays: one of them is wrong. One path may have several reasons.
     """
     return snapshot.then(partial(named, root=TableRoot.of(table), retained=retained))
 
@@ -91,7 +96,7 @@ def named(
 
 
 def protects(snapshot: pa.RecordBatch, retained: Retained) -> pa.Array:
-    """Whether each row keeps its files: live, or removed or made not before the cutoff."""
+    """Whether each row keeps its files: live or lost, or removed or made not before the cutoff."""
     action, removed_ms = snapshot["action"], snapshot["deletion_ms"]
     by_commit = _from(snapshot["commit_ms"], retained.cutoff_ms)
     young = pc.or_(by_commit, _from(removed_ms, retained.cutoff_ms))
@@ -101,7 +106,8 @@ def protects(snapshot: pa.RecordBatch, retained: Retained) -> pa.Array:
         young = pc.or_(young, nobody)
     removed = pc.and_(pc.equal(action, "remove"), young)
     made = pc.and_(pc.equal(action, "cdc"), by_commit)
-    return pc.or_(pc.equal(action, "add"), pc.or_(removed, made))
+    live = pc.or_(pc.equal(action, "add"), pc.equal(action, "lost"))
+    return pc.or_(live, pc.or_(removed, made))
 
 
 def _from(times_ms: pa.Array, cutoff_ms: int) -> pa.Array:

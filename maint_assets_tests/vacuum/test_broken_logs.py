@@ -4,17 +4,20 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets.delta.features import Operation
 from maint_assets.errors import CorruptLogError, LogGapError, LogTooShortError, StalePlanError
+from maint_assets.snapshot import replay
 from maint_assets.snapshot.commits import commit_mark
 from maint_assets.snapshot.newer import NewerCommits
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder, tree
 from maint_assets_tests.chain import files
+from maint_assets_tests.log_cleanup.logs import Edit, edit_rows
 from maint_assets_tests.oracles import delta_rs, delta_spark
 from maint_assets_tests.vacuum.conftest import ChainOf
 
@@ -159,6 +162,55 @@ def test_change_data_stays_as_long_as_its_commit_is_retained(
     assert cdc in delta_spark.planned_files(spark, tmp_path)
     assert cdc in delta_rs.planned_files(tmp_path)
     assert cdc in files(chain_of(tmp_path, retention="1 day", allow_short_retention=True).plan())
+
+
+@pytest.mark.parametrize("shape", ["small", "large"])
+def test_a_file_that_a_wrong_checkpoint_lost_stays(
+    spark: SparkSession,
+    tmp_path: Path,
+    chain_of: ChainOf,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: str,
+) -> None:
+    """Without the checkpoint, the commits from 0 on still make the whole table."""
+    if shape == "large":
+        monkeypatch.setattr(replay, "SMALL_LOG_BYTES", 0)
+    table = TableBuilder(tmp_path / "t").at(days_ago=19).create().add("a", "b").add("c", "d")
+    table.remove("b").at(days_ago=12).checkpoint().add("e").stray("stray").age("**/*", 11)
+    edit_rows(next(table.path.glob("_delta_log/*.checkpoint.parquet")), without_add("a"))
+
+    report = chain_of(table.path, **RETAINED).plan()
+
+    plan = report.planned.plan
+    assert (files(report), plan.lost_files, plan.lost_example) == ({"b", "stray"}, 1, "a")
+    assert "a" in delta_spark.planned_files(spark, table.path)
+    assert "a" in delta_rs.planned_files(table.path)
+
+
+def test_commits_before_a_gap_do_not_tell_what_a_checkpoint_lost(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    """The missing one may have removed it."""
+    table = TableBuilder(tmp_path / "t").at(days_ago=19).create().add("a").add("b").remove("a")
+    table.add("c").checkpoint().add("e").age("**/*", 11)
+    (table.path / f"_delta_log/{3:020d}.json").unlink()
+    edit_rows(next(table.path.glob("_delta_log/*.checkpoint.parquet")), without_tombstones)
+
+    plan = chain_of(table.path, **RETAINED).plan().planned.plan
+
+    assert (plan.files, plan.lost_files) == (1, 0)
+
+
+def without_add(path: str) -> Edit:
+    def edit(row: dict[str, Any]) -> None:
+        if row["add"] and row["add"]["path"] == path:
+            row["add"] = None
+
+    return edit
+
+
+def without_tombstones(row: dict[str, Any]) -> None:
+    row["remove"] = None
 
 
 def put_back(table: TableBuilder, backup: Path) -> None:
