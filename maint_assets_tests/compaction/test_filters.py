@@ -16,12 +16,14 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.test_spark_engine import settings
+from maint_assets_tests.compaction.test_spark_engine import UNTOLD, file_of, settings
 from maint_assets_tests.oracles import delta_spark
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
@@ -275,3 +277,53 @@ def test_spark_finds_negative_zeros_by_zero_which_it_does_not_in_files_of_delta_
     tables = [spark.read.format("delta").load(str(each)) for each in (path, peer)]
     found = [[table.where(text).count() for text in asked_for] for table in tables]
     assert found == [[2000, 2000, 0], [0, 0, 0]]
+
+
+def test_spark_finds_negative_zeros_that_come_behind_the_first_row_group(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    table = TableBuilder(tmp_path).create(fields={"x": "double", "f": "float", "y": "double"})
+    kinds = {"x": pa.float64(), "f": pa.float32(), "y": pa.float64()}
+    for at, (values, times) in enumerate([([0.0, 1.0], 500_000), ([-0.0, -1.0], 500)]):
+        columns = {name: pa.array(values * times, kind) for name, kind in kinds.items()}
+        columns["y"] = pa.array([2.0, 3.0] * times)
+        plain = file_of(tmp_path, f"{at}.parquet", pa.table(columns), {}, use_dictionary=False)
+        table.commit([plain])
+    asked_for = "x = 0", "f = 0", "x <= 0", "y = 2"
+    expected = [500_500, 500_500, 501_000, 500_500]
+    found = spark.read.format("delta").load(str(tmp_path))
+    assert [found.where(text).count() for text in asked_for] == expected
+
+    done = compacting(tmp_path).compact().done
+
+    delta_spark.forget(spark)
+    found = spark.read.format("delta").load(str(tmp_path))
+    assert done is not None and done.files_added == 1
+    assert [found.where(text).count() for text in asked_for] == expected
+    (new,) = (
+        pq.read_metadata(tmp_path / name) for name in delta_spark.active_files(spark, tmp_path)
+    )
+    assert new.num_row_groups == 2
+    columns = [new.row_group(0).column(at) for at in range(3)]
+    assert [column.has_dictionary_page for column in columns] == [False, False, True]
+
+
+def test_files_that_spark_rewrites_have_the_defect_of_those_of_delta_spark(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    path, peer = tmp_path / "ours", tmp_path / "peer"
+    table = TableBuilder(path).create(fields={"day": "date", "x": "double"})
+    days = pa.array([1, 2] * 500, pa.date32())
+    columns = pa.table({"day": days, "x": [-0.0, -1.0] * 500})
+    for name in ("1.parquet", "2.parquet"):
+        table.commit([file_of(path, name, columns, UNTOLD, use_dictionary=False)])
+    shutil.copytree(path, peer)
+    assert spark.read.format("delta").load(str(path)).where("x = 0").count() == 1000
+
+    done = compacting(path).compact().done
+    spark.sql(f"OPTIMIZE {delta_spark.table(peer)}").collect()
+
+    assert done is not None and done.bins_by_engine == {"spark": 1}
+    delta_spark.forget(spark)
+    tables = [spark.read.format("delta").load(str(each)) for each in (path, peer)]
+    assert [found.where("x = 0").count() for found in tables] == [0, 0]

@@ -1,0 +1,238 @@
+"""What readers find by filters in a table of every type, with pushdown and without it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from maint_assets_tests.compaction.test_filters import COMPARED, Held, literal
+from maint_assets_tests.oracles import delta_spark
+
+Columns = dict[str, Held]
+Answers = dict[str, list[int]]
+Ask = Callable[[SparkSession, Path, Columns], Answers]
+
+
+class Reader(NamedTuple):
+    """What a reader finds when it skips what it can, and when it looks at every row."""
+
+    pushed: Ask
+    unpushed: Ask
+
+
+class Defect(NamedTuple):
+    """Filters (a pattern) by which a reader misses rows of files, whoever wrote them, and why."""
+
+    reader: str
+    filters: str
+    why: str
+
+
+DEFECTS = (
+    Defect(
+        "deltalake",
+        r"f32 (=|<>|<|>|>=) .+",
+        'takes the bound "NaN" in the log for a number: no row by = and >, all by < and <>',
+    ),
+)
+
+
+def defect(reader: str, asked: str) -> Defect | None:
+    """The defect that makes a reader miss rows by a filter."""
+    known = (each for each in DEFECTS if each.reader == reader)
+    return next((each for each in known if re.fullmatch(each.filters, asked)), None)
+
+
+def every_row(spark: SparkSession, path: Path, columns: Columns) -> dict[str, Answers]:
+    """What readers find by looking at every row."""
+    found = {name: each.unpushed(spark, path, columns) for name, each in READERS.items()}
+    return {
+        name: {text: sorted(ids) for text, ids in answers.items()}
+        for name, answers in found.items()
+    }
+
+
+def wrong(
+    spark: SparkSession, path: Path, columns: Columns, *, truth: dict[str, Answers]
+) -> dict[tuple[str, str], list[int]]:
+    """What readers find by filters, where it is not what they find by looking at every row."""
+    return {
+        (name, text): sorted(ids)
+        for name, each in READERS.items()
+        for text, ids in each.pushed(spark, path, columns).items()
+        if sorted(ids) != truth[name][text]
+    }
+
+
+def make(spark: SparkSession, path: Path, columns: Columns) -> None:
+    """A table of types, flat and in a struct; each row is a file, and every other null."""
+    table = delta_spark.table(path)
+    flat = ", ".join(f"{name} {held.kind}" for name, held in columns.items())
+    fields = ", ".join(f"{name}: {held.kind}" for name, held in columns.items())
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, {flat}, s STRUCT<{fields}>) USING delta")
+    rows = itertools.zip_longest(*(held.values for held in columns.values()))
+    for at, row in enumerate(rows):
+        cells = [
+            "NULL" if text is None else literal(text, held.kind)
+            for text, held in zip(row, columns.values(), strict=True)
+        ]
+        named = ", ".join(f"'{name}', {cell}" for name, cell in zip(columns, cells, strict=True))
+        full = f"{2 * at}, {', '.join(cells)}, named_struct({named})"
+        nulls = f"{2 * at + 1}, {', '.join(['NULL'] * (len(cells) + 1))}"
+        spark.sql(f"INSERT INTO {table} SELECT /*+ REPARTITION(1) */ * FROM VALUES ({full})")
+        spark.sql(f"INSERT INTO {table} SELECT {nulls}")
+
+
+def in_sql(columns: Columns, kinds: dict[str, str] | None = None) -> dict[str, str]:
+    """Conditions in SQL by what they ask; some types have another name there."""
+    found: dict[str, str] = {}
+    for name, held in columns.items():
+        kind = (kinds or {}).get(held.kind, held.kind)
+        values = [*held.values, *held.others]
+        for column in (name, f"s.{name}"):
+            for how, text in itertools.product(COMPARED, values):
+                found[f"{column} {how} {text}"] = f"{column} {how} {literal(text, kind)}"
+            both = f"{literal(values[0], kind)}, {literal(values[-1], kind)}"
+            found[f"{column} in {values[0]}, {values[-1]}"] = f"{column} in ({both})"
+            found[f"{column} is null"] = f"{column} is null"
+            found[f"{column} is not null"] = f"{column} is not null"
+    return found
+
+
+def by_spark(spark: SparkSession, path: Path, columns: Columns) -> Answers:
+    """Footers only: the files of the table as they are."""
+    files = spark.read.parquet(*DeltaTable(path).file_uris())
+    files.createOrReplaceTempView("files")
+    return scanned(spark, "files", in_sql(columns))
+
+
+def by_delta(spark: SparkSession, path: Path, columns: Columns) -> Answers:
+    """Through the log; planning takes long, so that only some columns are asked for."""
+    delta_spark.forget(spark)
+    names = "f64 ", "nan ", "inf ", "minus ", "yes ", "mixed ", "s.f32 "
+    asked = {text: sql for text, sql in in_sql(columns).items() if text.startswith(names)}
+    return scanned(spark, delta_spark.table(path), asked)
+
+
+def scanned(spark: SparkSession, table: str, asked: dict[str, str]) -> Answers:
+    """Each condition is a scan of its own, some in one query."""
+    found: Answers = {text: [] for text in asked}
+    conditions = list(asked.items())
+    for start in range(0, len(conditions), 60):
+        some = conditions[start : start + 60]
+        scans = (f"SELECT {at} AS at, id FROM {table} WHERE {c}" for at, (_, c) in enumerate(some))
+        for row in spark.sql(" UNION ALL ".join(scans)).collect():
+            found[some[row["at"]][0]].append(row["id"])
+    return found
+
+
+def by_spark_unpushed(spark: SparkSession, path: Path, columns: Columns) -> Answers:
+    delta_spark.forget(spark)
+    asked = in_sql(columns)
+    table = spark.read.format("delta").load(str(path))
+    rows = table.selectExpr("id", *(f"{c} AS c{at}" for at, c in enumerate(asked.values())))
+    return _true_in([tuple(row) for row in rows.collect()], asked)
+
+
+def by_duckdb(_: SparkSession, path: Path, columns: Columns) -> Answers:
+    with _duckdb() as connection:
+        table = connection.read_parquet(DeltaTable(path).file_uris())
+        return {
+            text: [row[0] for row in table.filter(sql).fetchall()]
+            for text, sql in _duckdb_sql(columns).items()
+        }
+
+
+def by_duckdb_unpushed(_: SparkSession, path: Path, columns: Columns) -> Answers:
+    asked = _duckdb_sql(columns)
+    told = ", ".join(f"({sql})" for sql in asked.values())
+    with _duckdb() as connection:
+        connection.execute("PRAGMA disable_optimizer")
+        table = connection.read_parquet(DeltaTable(path).file_uris())
+        return _true_in(table.project(f"id, {told}").fetchall(), asked)
+
+
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def _duckdb_sql(columns: Columns) -> dict[str, str]:
+    kinds = {"timestamp": "timestamptz", "timestamp_ntz": "timestamp", "binary": "blob"}
+    return {
+        text: sql.replace("ä", r"\xC3\xA4") if "bytes" in text else sql
+        for text, sql in in_sql(columns, kinds).items()
+    }
+
+
+def _true_in(rows: list[tuple[Any, ...]], asked: dict[str, str]) -> Answers:
+    """The ids of rows, which come first, where each condition holds."""
+    return {text: [row[0] for row in rows if row[at]] for at, text in enumerate(asked, 1)}
+
+
+def by_polars(_: SparkSession, path: Path, columns: Columns) -> Answers:
+    table = pl.scan_parquet(DeltaTable(path).file_uris(), missing_columns="raise")
+    return {
+        text: table.filter(condition).select("id").collect()["id"].to_list()
+        for text, condition in _expressions(columns, pl.col, pl.col("s").struct.field)
+    }
+
+
+def by_polars_unpushed(_: SparkSession, path: Path, columns: Columns) -> Answers:
+    table = pl.read_parquet(DeltaTable(path).file_uris(), missing_columns="raise")
+    return {
+        text: table.filter(condition)["id"].to_list()
+        for text, condition in _expressions(columns, pl.col, pl.col("s").struct.field)
+    }
+
+
+def by_deltalake(_: SparkSession, path: Path, columns: Columns) -> Answers:
+    table = DeltaTable(path).to_pyarrow_dataset()
+    return {
+        text: table.to_table(columns=["id"], filter=condition)["id"].to_pylist()
+        for text, condition in _expressions(columns, ds.field, lambda name: ds.field("s", name))
+    }
+
+
+def by_deltalake_unpushed(_: SparkSession, path: Path, columns: Columns) -> Answers:
+    table = DeltaTable(path).to_pyarrow_table()
+    return {
+        text: table.filter(condition)["id"].to_pylist()
+        for text, condition in _expressions(columns, ds.field, lambda name: ds.field("s", name))
+    }
+
+
+def _expressions(
+    columns: Columns, flat: Callable[[str], Any], nested: Callable[[str], Any]
+) -> Iterator[tuple[str, Any]]:
+    for (name, held), (above, of) in itertools.product(
+        columns.items(), (("", flat), ("s.", nested))
+    ):
+        column = of(name)
+        for (how, compared), text in itertools.product(
+            COMPARED.items(), (*held.values, *held.others)
+        ):
+            value = pa.scalar(text).cast(held.arrow).as_py()
+            yield f"{above}{name} {how} {text}", compared(column, value)
+        yield f"{above}{name} is null", column.is_null()
+
+
+READERS = {
+    "Spark": Reader(by_spark, by_spark_unpushed),
+    "delta-spark": Reader(by_delta, by_spark_unpushed),
+    "DuckDB": Reader(by_duckdb, by_duckdb_unpushed),
+    "polars": Reader(by_polars, by_polars_unpushed),
+    "deltalake": Reader(by_deltalake, by_deltalake_unpushed),
+}
+"""Spark, DuckDB and polars skip by footers only, delta-spark and deltalake by the log as well."""
