@@ -1,7 +1,7 @@
-"""Rows that have to meet by a key, through files: a shuffle without a row in the JVM.
+"""A hash shuffle through Arrow files, so that no row passes through the JVM.
 
-Tasks divide what they make into buckets, a file a bucket; then a task a bucket reads its files. A
-file is known by the task that wrote it to its end, as a part is.
+Each task of the first job writes one file per bucket; each task of the second job reads one bucket.
+Only files named by a task that finished are read, so the leftovers of a failed attempt are ignored.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _FILES_ARROW = arrow_schema(_FILES)
 
 
 BUCKET_ROWS = 500_000
-"""What has to meet by its path is held by one task up to this many rows."""
+"""Up to this many rows, one task holds all rows and no shuffle is needed."""
 
 
 MOST_BUCKETS = 512
-"""As many files as a task has open at once."""
+"""The most buckets, since a task keeps one file per bucket open."""
 
 
 class _Bucket(msgspec.Struct, frozen=True):
@@ -55,9 +55,9 @@ def path_rows(
     parallelism: int,
     scratch: str,
 ) -> Rows:
-    """The rows that a function makes of slices, all rows of one ``path`` in one task.
+    """Apply ``function`` to slices of parts, then bring all rows of one ``path`` into one task.
 
-    Up to BUCKET_ROWS rows that is one task; beyond that they are exchanged through ``scratch``.
+    Up to BUCKET_ROWS input rows run in a single task; more are shuffled through ``scratch``.
     """
     buckets = -(-sum(part.rows for part in read) // BUCKET_ROWS)
     packages = packed(read, 1 if buckets <= 1 else parallelism, weight=lambda part: part.rows)
@@ -72,9 +72,9 @@ def path_rows(
 def exchanged(
     spark: SparkSession, rows: Iterable[Rows], *, by: Sequence[str], buckets: int, scratch: str
 ) -> Rows:
-    """The same rows, those that agree in some columns in one of at most so many tasks.
+    """Shuffle rows by the columns ``by`` into at most ``buckets`` tasks.
 
-    They are made at once, and lie in the directory ``scratch`` until the caller removes it.
+    The first job runs immediately; its files stay in ``scratch`` until the caller removes it.
     """
     found: dict[int, list[str]] = defaultdict(list)
     divide = _divided(scratch, list(by), buckets)
@@ -92,12 +92,12 @@ def exchanged(
 
 
 def in_waves(buckets: int, parallelism: int) -> int:
-    """At least so many buckets, in tasks that leave no core idle; at most MOST_BUCKETS."""
+    """Round up to a multiple of the parallelism, so that no core idles; at most MOST_BUCKETS."""
     return min(-(-buckets // parallelism) * parallelism, MOST_BUCKETS)
 
 
 def _divided(scratch: str, by: list[str], buckets: int) -> ArrowFunction:
-    """The function that writes rows to their buckets, and yields a row a file."""
+    """Return the function that writes rows to bucket files and yields one row per file."""
 
     def divide(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = _Files(scratch)
@@ -117,7 +117,7 @@ def _divided(scratch: str, by: list[str], buckets: int) -> ArrowFunction:
 
 
 class _Files:
-    """The files of one task, by bucket."""
+    """The bucket files of one task, opened on first use."""
 
     def __init__(self, directory: str) -> None:
         self.paths: dict[int, str] = {}

@@ -1,7 +1,7 @@
-"""What a task is about to do: noted before a batch, forgotten once its outcomes are recorded.
+"""Write-ahead notes of deletion batches: written before a batch, removed once it is recorded.
 
-An intent that is there still is of a task that acts now, or of one that was killed: it says which
-process it is of. All of it lies below the ledger, in names that readers of Parquet leave out.
+An intent that still exists belongs to a task that is running or was killed; it names its process
+(host, pid, start time). Intents lie below the ledger under names that Parquet readers skip.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 LOOK_SECONDS = 0.1
-"""A task looks for the sign to stop about so often."""
+"""How often a task checks for the stop sign."""
 
 _INTENTS, _SIGN = "_intents", "_stop"
 _OWNER = b"owner"
@@ -31,13 +31,13 @@ _OWNER = b"owner"
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A batch that was begun and not recorded."""
+    """A batch that was started and whose outcomes are not recorded yet."""
 
     batch: str
     path: pathlib.Path
 
     def rows(self) -> pa.Table | None:
-        """The planned rows of the batch; None where it was never noted whole, so never begun."""
+        """The planned rows; None if the note is incomplete, so that the batch never started."""
         try:
             with pa.ipc.open_file(self.path.read_bytes()) as file:
                 return file.read_all()
@@ -45,7 +45,10 @@ class Intent:
             return None
 
     def is_acting(self, *, now_s: float, lease_s: float) -> bool:
-        """Whether its task may act still: its process lives, or is elsewhere and began lately."""
+        """Whether its task may still be deleting.
+
+        On this host: the process is alive. On another: the batch started less than ``lease_s`` ago.
+        """
         try:
             with pa.ipc.open_file(self.path.read_bytes()) as file:
                 owner = (file.schema.metadata or {}).get(_OWNER, b"").decode()
@@ -60,7 +63,7 @@ class Intent:
 
 
 def note(ledger: Location, batch: str, rows: pa.Table) -> None:
-    """Notes the planned rows of a batch before any of them is touched."""
+    """Write the planned rows of a batch, and the owning process, before any of them is deleted."""
     target = _intent(ledger, batch)
     target.parent.mkdir(parents=True, exist_ok=True)
     owner = f"{socket.gethostname()}|{os.getpid()}|{_own_start(os.getpid())}"
@@ -72,19 +75,19 @@ def note(ledger: Location, batch: str, rows: pa.Table) -> None:
 
 
 def forget(ledger: Location, batch: str) -> None:
-    """Removes the intent of a batch whose outcomes are recorded."""
+    """Remove the intent of a batch whose outcomes are recorded."""
     target = _intent(ledger, batch)
     target.unlink(missing_ok=True)
 
 
 def noted(ledger: Location) -> Iterator[Intent]:
-    """The batches that were begun and not recorded."""
+    """All intents that still exist, by batch id."""
     for path in sorted(pathlib.Path(ledger.path, _INTENTS).glob("*.arrow")):
         yield Intent(path.stem, path)
 
 
 def tidy(ledger: Location) -> None:
-    """Removes the place of intents once it is empty; the sign stays, for tasks that come late."""
+    """Remove the directory of intents if empty. The stop sign stays, for tasks that start late."""
     with contextlib.suppress(OSError):
         for left in ledger.file(_INTENTS).glob("*.tmp"):
             left.unlink(missing_ok=True)
@@ -92,16 +95,16 @@ def tidy(ledger: Location) -> None:
 
 
 def give_sign(ledger: Location) -> None:
-    """Tells the tasks that write to this ledger to stop."""
+    """Tell all tasks that write to this ledger to stop."""
     sign = ledger.file(_SIGN)
     sign.parent.mkdir(parents=True, exist_ok=True)
     sign.touch()
 
 
 class StopSign:
-    """What tells a task to stop: the sign beside its ledger, or the end of what started it.
+    """Tells a task to stop: by a file beside the ledger, or because its parent process is gone.
 
-    Spark's cancel does not end a Python worker in the middle of a batch.
+    Needed because Spark's job cancellation does not end a Python worker in the middle of a batch.
     """
 
     def __init__(self, ledger: Location) -> None:
@@ -109,7 +112,7 @@ class StopSign:
         self._given, self._looked = False, 0.0
 
     def is_given(self, *, at_once: bool = False) -> bool:
-        """Whether the task is to stop, seen LOOK_SECONDS ago at most."""
+        """Whether to stop. The answer is at most LOOK_SECONDS old, or fresh with ``at_once``."""
         now = time.monotonic()
         if not self._given and (at_once or now - self._looked >= LOOK_SECONDS):
             self._looked = now
@@ -127,7 +130,7 @@ def _own_start(pid: int) -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a process of this machine started, as Linux counts; empty elsewhere; None without it."""
+    """Start time of a local process in clock ticks since boot; "" off Linux; None if it is gone."""
     with contextlib.suppress(OSError):
         text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         fields = text.rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""The leaves of columns in Parquet, and which of them may have statistics in a footer."""
+"""Leaf columns of Parquet files, and which of them may have statistics in the footer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def leaves(field: pa.Field) -> Iterator[tuple[str, pa.DataType]]:
-    """The paths of a column's leaves in the Parquet schema, each with its type."""
+    """The path in the Parquet schema and the type of each leaf of a column."""
     kind = field.type
     if pa.types.is_struct(kind):
         below = [leaf for part in kind for leaf in leaves(part)]
@@ -43,15 +43,15 @@ def leaf_values(values: pa.Array) -> Iterator[pa.Array]:
 
 
 def bounded_leaves(schema: pa.Schema) -> list[str]:
-    """The leaves that get statistics in the footer of a file: all but floating-point numbers.
+    """Paths of the leaves that get footer statistics: all but floating-point ones.
 
-    Arrow leaves NaN out of the bounds. Spark and DuckDB, for which NaN is the greatest value,
-    would skip row groups that hold rows they are asked for.
+    Arrow ignores NaN in min and max. Spark and DuckDB treat NaN as the greatest value, so with such
+    bounds they would skip row groups that hold matching rows.
     """
     every = (leaf for field in schema for leaf in leaves(field))
     return [path for path, kind in every if not is_floating(kind)]
 
 
 def is_floating(kind: pa.DataType) -> bool:
-    """Whether a leaf of the type holds floating-point numbers, as a dictionary or plain."""
+    """Whether the type is floating point, plain or dictionary-encoded."""
     return pa.types.is_floating(kind.value_type if pa.types.is_dictionary(kind) else kind)

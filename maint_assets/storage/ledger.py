@@ -1,7 +1,7 @@
-"""The record of what became of each planned path: a file a batch, there before the next batch.
+"""The ledger of a deletion: the outcome of each planned path, one Parquet file per batch.
 
-Before a batch its paths are noted as an intent (``storage.intents``), so that a kill in the middle
-leaves no deleted path without its row.
+The paths of a batch are noted as an intent before the first deletion (``storage.intents``) and
+recorded after the last, so that no deleted path lacks a row even if the process is killed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 BATCH_PATHS = 1_000
-"""Paths that are acted on between two records."""
+"""Paths per batch."""
 
 MOST_ROOM = 4 * 1024 * 1024
-"""Bytes that the ledger's place must take, at most, before anything is deleted."""
+"""The most free bytes to demand of the ledger's file system before anything is deleted."""
 
 SHOWN_PARTS = 8
-"""A preview of a ledger looks at so many batches."""
+"""A preview of a ledger reads this many batches."""
 
 
 _FOUND_GONE = write.Deletion("deleted", "interrupted; found gone afterwards")
@@ -41,7 +41,7 @@ _LEFT = write.Deletion("skipped", "interrupted before its deletion")
 
 
 class Tally(NamedTuple):
-    """Outcomes of paths in a ledger: how many of files and of directories; bytes deleted."""
+    """Outcome counts of a ledger, for files and for directories, and the bytes deleted."""
 
     files: Counter[str]
     directories: Counter[str]
@@ -49,12 +49,12 @@ class Tally(NamedTuple):
 
     @property
     def paths(self) -> int:
-        """How many paths have an outcome."""
+        """The number of paths that have an outcome."""
         return self.files.total() + self.directories.total()
 
 
 def refuse_unrecorded(ledger: Location, paths: int) -> None:
-    """StorageError where the outcomes of so many paths could not be recorded."""
+    """Raise StorageError if there is no room to record the outcomes of ``paths`` paths."""
     write.refuse_full(ledger, min(MOST_ROOM, BATCH_PATHS * 64 + paths * 128))
 
 
@@ -62,10 +62,11 @@ def refuse_unrecorded(ledger: Location, paths: int) -> None:
 def recording(
     ledger: Location, rows: pa.Table, *, schema: pa.Schema, table: str
 ) -> Generator[list[write.Deletion], None, None]:
-    """Within it a batch is acted on: its intent is there before, the outcomes come afterwards.
+    """Context in which one batch is deleted: writes the intent on entry, the outcomes on exit.
 
-    The outcomes are those of the first rows, in their order. Raises StorageError where nothing can
-    be recorded: before the first path, or with the intent left for ``settle``.
+    Append the outcomes of ``rows`` in order to the yielded list; rows without one were not reached.
+    Raises StorageError if the intent cannot be written (nothing is deleted then) or the outcomes
+    cannot (the intent stays, for ``settle``).
     """
     batch, outcomes = str(uuid.uuid4()), list[write.Deletion]()
     try:
@@ -76,7 +77,7 @@ def recording(
     try:
         yield outcomes
     except BaseException:
-        # Nobody knows what became of the path at which it ended: the rest stays an intent.
+        # The outcome of the path in progress is unknown: it and the rest stay an intent.
         with contextlib.suppress(OSError, StorageError):
             intents.note(ledger, str(uuid.uuid4()), rows.slice(len(outcomes)))
             _close(ledger, batch, acted=(rows, outcomes), schema=schema, table=table)
@@ -92,7 +93,7 @@ def _close(
     schema: pa.Schema,
     table: str,
 ) -> None:
-    """Records the outcomes of the first rows of a batch, and forgets its intent."""
+    """Record the outcomes of the rows that were reached, and remove the intent."""
     rows, outcomes = acted
     if outcomes:
         record(
@@ -113,9 +114,9 @@ def settle(
     table: Location,
     is_over: Callable[[intents.Intent], bool],
 ) -> int:
-    """How many batches are open still, once those that are over have their outcomes.
+    """Record the batches that a killed task left open; return how many are still being deleted.
 
-    The outcome of a path that was not recorded is seen on the storage: gone, or there.
+    The outcome of such a path is what the storage shows: gone (deleted) or there (skipped).
     """
     left = 0
     for intent in intents.noted(ledger):
@@ -131,7 +132,7 @@ def settle(
 
 
 def tally(ledger: Location) -> Tally:
-    """What a ledger says so far; of a path that two attempts came to, each says its own."""
+    """Count the outcomes recorded so far. A path that two task attempts reached counts twice."""
     found = Tally(Counter(), Counter(), 0)
     size = 0
     for path in ledger_files(ledger):
@@ -154,9 +155,9 @@ def record(
     table: str,
     batch: str | None = None,
 ) -> None:
-    """Puts planned rows with their outcomes, errors and a batch id into a ledger.
+    """Write planned rows with their outcomes, errors and batch id as one file of the ledger.
 
-    Raises StorageError that names the table.
+    Raises StorageError.
     """
     batch = batch or str(uuid.uuid4())
     told = {
@@ -183,12 +184,12 @@ def _part(batch: str) -> str:
 
 
 def ledger_files(ledger: Location) -> list[str]:
-    """The files of a ledger so far, one a batch."""
+    """Paths of the ledger's files so far, one per batch."""
     return sorted(str(path) for path in pathlib.Path(ledger.path).glob("part-*.parquet"))
 
 
 def ledger_parts(ledger: Location) -> tuple[list[Part], list[dict[str, Any]]]:
-    """The parts of a ledger, and the largest rows of the first of them."""
+    """The ledger as parts, and the largest rows of its first SHOWN_PARTS batches."""
     paths = ledger_files(ledger)
     parts = [Part(path, pq.read_metadata(path).num_rows) for path in paths]
     shown = [pq.read_table(path) for path in paths[:SHOWN_PARTS]]

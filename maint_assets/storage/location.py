@@ -1,4 +1,4 @@
-"""Where a table or a workspace lies: from the URI that a user gives to a store."""
+"""The location of a table or workspace: parsed from a user's URI, opened as a store."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A directory: ``uri`` as shown to people, ``path`` absolute on the local file system.
+    """A directory: ``uri`` for messages, ``path`` absolute on the local file system.
 
-    Symlinks in the given path are resolved once, here; below it none is followed.
+    Symlinks of the given path are resolved here, once; links below it are never followed.
     """
 
     uri: str
@@ -30,7 +30,7 @@ class Location:
 
     @classmethod
     def of(cls, uri: str) -> Self:
-        """The location of ``/path``, ``relative/path``, ``file:/path`` or ``file:///path``."""
+        """Parse ``/path``, ``relative/path``, ``file:/path`` or ``file:///path``."""
         match = _SCHEME.match(uri)
         if match is None:
             plain = uri
@@ -48,7 +48,7 @@ class Location:
         return cls(path, path)
 
     def below(self, *parts: str) -> Location:
-        """The location of a directory beneath this one."""
+        """The location of a subdirectory."""
         path = str(Path(self.path, *parts))
         return Location(path, path)
 

@@ -1,7 +1,7 @@
-"""Rows of a stage on executors: Parquet parts, written, counted, digested and measured at once.
+"""Parquet parts of a stage: executors write, count, hash and measure rows in one pass.
 
-A part is known by the task that wrote it to its end: what a failed attempt left behind is named
-nowhere and read by nobody.
+A part counts only once its task has finished and named it: the leftovers of a failed attempt are
+never read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Numbers = npt.NDArray[np.uint64]
 
 PART_ROWS = 250_000
-"""A task goes on in another part after this many rows: parts are what later stages divide."""
+"""Rows per part. Later stages divide work by parts, so a task starts a new one after this many."""
 
 BATCH_ROWS = 65_536
 
@@ -42,9 +42,9 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number over rows: how many, or sum, max or min of a column, of those where it holds.
+    """An aggregate over rows or a filtered subset: count, or sum, max or min of a column.
 
-    ``max`` and ``min`` of no rows are None.
+    ``max`` and ``min`` over no rows are None.
     """
 
     how: Literal["count", "sum", "max", "min"]
@@ -52,7 +52,7 @@ class Measure:
     where: pc.Expression | None = None
 
     def of(self, rows: pa.Table, holds: pa.ChunkedArray | None) -> Any:
-        """The number over some of the rows, told for which of them it holds."""
+        """The measure over the rows where the mask ``holds``; over all rows without a mask."""
         if self.how == "count":
             return rows.num_rows if holds is None else pc.sum(holds, min_count=0).as_py()
         values = rows.column(self.column)
@@ -63,7 +63,7 @@ class Measure:
         return pc.min_max(values)[self.how].as_py()
 
     def both(self, one: Any, other: Any) -> Any:
-        """The number over all rows, from those over two shares of them."""
+        """Combine the values of two disjoint sets of rows."""
         if self.how in {"count", "sum"}:
             return one + other
         if one is None or other is None:
@@ -75,7 +75,7 @@ Measures = Mapping[str, Measure]
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One file of rows; ``sums`` are those of their hashes (``row_sums``), None if not noted."""
+    """One Parquet file of rows. ``sums`` are its row-hash sums (``row_sums``), None if unknown."""
 
     path: str
     rows: int
@@ -83,7 +83,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class PartSlice(msgspec.Struct, frozen=True):
-    """Some rows of a part, and what the part holds: ``source`` is a stage's name."""
+    """A range of rows of a part. ``source`` names the stage that wrote it."""
 
     path: str
     source: str
@@ -92,9 +92,9 @@ class PartSlice(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What was written: parts, order-free sums of the rows' hashes, numbers by measure.
+    """The result of a write: parts, order-independent row-hash sums, and values by measure.
 
-    ``largest`` are the FIRST_ROWS rows with the largest size.
+    ``largest`` holds the FIRST_ROWS rows with the largest ``size``.
     """
 
     parts: list[Part]
@@ -104,11 +104,11 @@ class Written(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many rows were written."""
+        """The number of rows written."""
         return sum(part.rows for part in self.parts)
 
     def plus(self, other: Written, measures: Measures) -> Written:
-        """This and another share of the same rows."""
+        """Combine the results of two disjoint sets of rows."""
         return Written(
             [*self.parts, *other.parts],
             both_sums(self.sums, other.sums),
@@ -122,9 +122,9 @@ class Written(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where rows go: directory, schema, what is measured of them, and which of them are kept.
+    """Where and how rows are written: directory, schema, measures, and a filter ``keep``.
 
-    Rows that ``keep`` leaves out are measured, and neither written nor digested.
+    Rows that ``keep`` rejects are measured but neither written nor hashed.
     """
 
     directory: str
@@ -133,11 +133,11 @@ class Target:
     keep: pc.Expression | None = None
 
     def nothing(self) -> Written:
-        """What is written of no rows."""
+        """The result for no rows: the identity of ``Written.plus``."""
         return Written([], [0, 0], measured(self.schema.empty_table(), self.measures), [])
 
     def written(self, rows: Iterable[pa.RecordBatch]) -> Written:
-        """What was written of the rows, in parts of about PART_ROWS."""
+        """Write the rows in parts of about PART_ROWS rows."""
         done, parts = self.nothing(), _Parts(self.directory, self.schema)
         with closing(parts), ThreadPoolExecutor(1) as writer:
             for table in gathered(rows):
@@ -153,7 +153,7 @@ class Target:
 
 @contextmanager
 def unwritten(directory: Path | str) -> Generator[None, None, None]:
-    """What the disk says to a write, as the StorageError that it is."""
+    """Raise OSErrors of a write (disk full, read-only) as StorageError."""
     try:
         yield
     except OSError as error:
@@ -165,7 +165,7 @@ def unwritten(directory: Path | str) -> Generator[None, None, None]:
 
 
 def slice_batches(part: PartSlice, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice of a part; row groups outside of it are not read."""
+    """Read the rows of a slice. Row groups outside it are skipped."""
     with pq.ParquetFile(part.path) as file:
         at = 0
         for group in range(file.metadata.num_row_groups):
@@ -179,7 +179,7 @@ def slice_batches(part: PartSlice, columns: list[str] | None = None) -> Iterator
 
 
 def measured(rows: pa.Table, measures: Measures) -> dict[str, Any]:
-    """The numbers over some rows, by measure; what they hold of is asked in one pass."""
+    """Evaluate the measures over some rows. All filters are computed in one pass."""
     asked = {name: each.where for name, each in measures.items() if each.where is not None}
     held = pa.table({})
     if asked:
@@ -193,7 +193,7 @@ def measured(rows: pa.Table, measures: Measures) -> dict[str, Any]:
 def gathered(
     rows: Iterable[pa.RecordBatch], *, most_rows: int = BATCH_ROWS, most_bytes: int | None = None
 ) -> Iterator[pa.Table]:
-    """The rows in tables of about so many rows, or bytes if fewer, none of them empty."""
+    """Regroup batches into non-empty tables of about ``most_rows`` rows or ``most_bytes``."""
     held: list[pa.RecordBatch] = []
     count = size = 0
     for batch in rows:
@@ -209,25 +209,25 @@ def gathered(
 
 
 def largest(rows: pa.Table) -> list[dict[str, Any]]:
-    """The first rows by size and path, largest first."""
+    """The FIRST_ROWS rows with the largest ``size``, largest first, then by path."""
     by = [("size", "descending"), ("path", "descending")]
     first = pc.select_k_unstable(rows, min(FIRST_ROWS, rows.num_rows), by)
     return rows.take(first).to_pylist()
 
 
 def row_sums(table: pa.Table) -> list[int]:
-    """Two sums of 64-bit hashes of the rows: the same in any order and in any division."""
+    """Two sums of 64-bit row hashes, independent of the order and the grouping of rows."""
     rows = row_hashes(table)
     return [int(hashes.sum(dtype=np.uint64)) for hashes in (rows, _mixed(rows + _MIX))]
 
 
 def both_sums(one: list[int], other: list[int]) -> list[int]:
-    """The sums of two shares of rows together."""
+    """Add the row-hash sums of two disjoint sets of rows."""
     return [(a + b) & _MASK for a, b in zip(one, other, strict=True)]
 
 
 def columns_of(part: Part) -> tuple[str, ...] | None:
-    """The names of the columns of a part; None where it cannot be read."""
+    """Column names of a part; None if it cannot be read."""
     try:
         return tuple(pq.read_schema(part.path).names)
     except (OSError, pa.ArrowException):
@@ -235,7 +235,7 @@ def columns_of(part: Part) -> tuple[str, ...] | None:
 
 
 def refuse_changed(part: Part, *, table: str) -> None:
-    """StalePlanError where a part of a plan is not as it was written; held is a row group."""
+    """Raise StalePlanError if a part of a plan has changed. Memory: one row group."""
     try:
         with pq.ParquetFile(part.path) as file:
             groups = (file.read_row_group(at) for at in range(file.metadata.num_row_groups))
@@ -261,13 +261,13 @@ def row_hashes(table: pa.Table) -> Numbers:
 
 
 def text_hashes(texts: pa.Array) -> Numbers:
-    """A number of 64 bits for each text."""
+    """A 64-bit hash of each string."""
     values = texts.to_numpy(zero_copy_only=False)
     return pd.util.hash_array(values, categorize=False)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class _Parts:
-    """The parts of one task under construction."""
+    """The parts that one task is writing."""
 
     def __init__(self, directory: str, schema: pa.Schema) -> None:
         self.closed: list[Part] = []
@@ -284,7 +284,7 @@ class _Parts:
             self._writer.write_table(table)
 
     def count(self, rows: int, sums: list[int]) -> None:
-        """Notes what was appended last."""
+        """Add the rows just appended to the part's totals."""
         self._rows, self._sums = self._rows + rows, both_sums(self._sums, sums)
         if self._rows >= PART_ROWS:
             self.close()
@@ -312,12 +312,12 @@ def _size_and_path(row: dict[str, Any]) -> tuple[int, str]:
 
 
 def _is_repeating(name: str) -> bool:
-    """Whether values of a column are worth a dictionary: those of paths are not."""
+    """Whether to dictionary-encode a column: not paths, which rarely repeat."""
     return not name.endswith("path")
 
 
 def _hashes(column: pa.Array, *, repeating: bool) -> Numbers:
-    """A hash a value; text by pandas; nulls are unlike any value."""
+    """A hash per value; strings by pandas; null has a hash of its own."""
     if not pa.types.is_string(column.type):
         numbers = pc.cast(column, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         found = _mixed(numbers.astype(np.uint64) * _MIX)
@@ -330,7 +330,7 @@ def _hashes(column: pa.Array, *, repeating: bool) -> Numbers:
 
 
 def _mixed(numbers: Numbers) -> Numbers:
-    """The numbers with every bit spread over all others (the finaliser of splitmix64)."""
+    """Mix the bits of each number: the finaliser of splitmix64."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

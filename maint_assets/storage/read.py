@@ -1,4 +1,4 @@
-"""What is in a directory, and what is in a file: everything that only looks."""
+"""Read-only access to storage: directory listings, file contents, file status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ENTRIES = 8_192
 
 
 class FileEntry(msgspec.Struct, frozen=True):
-    """A file by its name in one directory: size in bytes, last modification in ms."""
+    """A directory entry: name, size in bytes, last modification in ms since the epoch."""
 
     name: str
     size: int
@@ -36,9 +36,9 @@ class FileEntry(msgspec.Struct, frozen=True):
 
 
 class Entries(NamedTuple):
-    """What lies directly in one directory, or some of it, by column.
+    """Direct entries of one directory, as columns.
 
-    Names are the last component of a path; modes are those of ``os.stat_result.st_mode``.
+    ``names`` are last path components, ``modes`` are ``os.stat_result.st_mode``.
     """
 
     names: list[str]
@@ -47,16 +47,16 @@ class Entries(NamedTuple):
     modified_ms: list[int]
 
     def directories(self) -> list[str]:
-        """The names of the directories among them."""
+        """Names of the entries that are directories."""
         pairs = zip(self.names, self.modes, strict=True)
         return [name for name, mode in pairs if stat.S_ISDIR(mode)]
 
 
 def files(location: Location, directory: str, *, first: str | None = None) -> list[FileEntry]:
-    """What lies directly in ``directory``, by name; empty when there is no such directory.
+    """List the direct entries of ``directory``, sorted by name; empty if it does not exist.
 
-    Of all names, or of those that are not before the first one. The size of what is no file, nor a
-    link to one, is -1. Raises StorageError.
+    All names, or those from ``first`` on. Entries that are neither a file nor a link to one have
+    size -1. Raises StorageError.
     """
     with _scanned(location, directory) as found:
         entries = [
@@ -68,13 +68,13 @@ def files(location: Location, directory: str, *, first: str | None = None) -> li
 
 
 def content(location: Location, path: str) -> bytes:
-    """The bytes of a small file; FileNotFoundError when it is gone."""
+    """The bytes of a small file. Raises FileNotFoundError."""
     with as_os_error():
         return bytes(obstore.get(location.store(), path).bytes())
 
 
 def lines(location: Location, path: str) -> Iterator[bytes]:
-    """The non-blank lines of a file, in bounded memory."""
+    """Iterate over the non-blank lines of a file, in bounded memory."""
     rest = b""
     for chunk in _chunks(location, path):
         *whole, rest = (rest + chunk).split(b"\n")
@@ -84,7 +84,7 @@ def lines(location: Location, path: str) -> Iterator[bytes]:
 
 
 def digest(location: Location, path: str) -> str:
-    """A digest of the bytes of a file, in bounded memory; FileNotFoundError when it is gone."""
+    """A digest of a file's bytes, in bounded memory. Raises FileNotFoundError."""
     found = hashlib.sha256()
     for chunk in _chunks(location, path):
         found.update(chunk)
@@ -92,26 +92,26 @@ def digest(location: Location, path: str) -> str:
 
 
 def parquet(location: Location, path: str) -> pq.ParquetFile:
-    """An open Parquet file: footer read, columns and row groups on demand."""
+    """Open a Parquet file: reads the footer, then columns and row groups on demand."""
     return pq.ParquetFile(str(location.file(path)))
 
 
 def exists(location: Location, path: str) -> bool:
-    """Whether anything bears that name, a dangling symlink included."""
+    """Whether an entry of that name exists, including a dangling symlink."""
     return os.path.lexists(f"{location.path}/{path}")
 
 
 def is_file(location: Location, path: str) -> bool:
-    """Whether a reader finds a file at a path, be it through links."""
+    """Whether the path is a regular file, links followed."""
     return os.path.isfile(f"{location.path}/{path}")  # noqa: PTH113 - False where denied
 
 
 def directory(
     location: Location, path: str, *, wanted: Callable[[str], bool] | None = None
 ) -> Iterator[Entries]:
-    """The entries directly in a directory, those wanted by name, not sorted, some at a time.
+    """Iterate over the direct entries of a directory in unsorted chunks, filtered by name.
 
-    Links are not followed; what vanished meanwhile is left out. Raises StorageError.
+    Links are not followed; entries that vanish meanwhile are left out. Raises StorageError.
     """
     with _scanned(location, path) as found:
         while some := list(itertools.islice(found, _ENTRIES)):
@@ -119,7 +119,7 @@ def directory(
 
 
 def count(location: Location, path: str) -> tuple[int, list[str]]:
-    """How many entries lie directly in a directory, and the names of its directories."""
+    """The number of direct entries of a directory, and the names of its subdirectories."""
     entries = itertools.count()
     with _scanned(location, path) as found:
         counted = (entry for entry, _ in zip(found, entries))  # noqa: B905 - one is endless
@@ -128,15 +128,15 @@ def count(location: Location, path: str) -> tuple[int, list[str]]:
 
 
 def names(location: Location, path: str) -> list[str]:
-    """The names of all that lies directly in a directory. Raises StorageError."""
+    """Names of the direct entries of a directory. Raises StorageError."""
     with _scanned(location, path) as found:
         return [entry.name for entry in found]
 
 
 def state(location: Location, path: str) -> tuple[int, ...] | None:
-    """What changes whenever somebody writes a file or directory anew; None when it is gone.
+    """A file's or directory's change marker, None if it is gone: differs after any rewrite.
 
-    Nobody can set the time at which the file system noted a change.
+    Contains ctime, which, unlike mtime, no program can set.
     """
     try:
         found = os.lstat(f"{location.path}/{path}")
@@ -146,7 +146,7 @@ def state(location: Location, path: str) -> tuple[int, ...] | None:
 
 
 def has_mounts(location: Location) -> bool:
-    """Whether something is mounted below a directory: its files may have two paths there."""
+    """Whether a mount point lies below the directory: a bind mount gives files a second path."""
     try:
         mounts = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -156,7 +156,7 @@ def has_mounts(location: Location) -> bool:
 
 
 def file_id(path: str) -> str | None:
-    """What two absolute paths of one local file have in common; None where there is no file."""
+    """Device and inode of a regular file, as text; None if there is none."""
     try:
         found = pathlib.Path(path).stat()
     except (OSError, ValueError):
@@ -165,14 +165,14 @@ def file_id(path: str) -> str | None:
 
 
 def is_link(location: Location, path: str) -> bool:
-    """Whether a path is a symbolic link: what lies behind it may be anybody's."""
+    """Whether the path is a symbolic link."""
     return os.path.islink(f"{location.path}/{path}")  # noqa: PTH114 - False where denied
 
 
 def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
-    """Size in bytes and last modification in ms of a file; None when there is none.
+    """Size in bytes and last modification in ms of a file; None if it does not exist.
 
-    The size of a link, a directory or a special file is -1: it is no file of a table.
+    Links, directories and special files have size -1: they are never files of a table.
     """
     try:
         found = os.lstat(f"{location.path}/{path}")
@@ -189,7 +189,7 @@ def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
 
 
 def is_utf8(name: str) -> bool:
-    """Whether a name that the file system told is one that a log can hold."""
+    """Whether a file name is valid UTF-8, so that a log can contain it."""
     if name.isascii():
         return True
     try:
@@ -201,7 +201,7 @@ def is_utf8(name: str) -> bool:
 
 @contextmanager
 def as_os_error() -> Generator[None, None, None]:
-    """What obstore raises beyond FileNotFoundError, as the OSError that it is."""
+    """Raise errors of obstore as OSError."""
     try:
         yield
     except BaseError as error:
@@ -209,7 +209,7 @@ def as_os_error() -> Generator[None, None, None]:
 
 
 def _chunks(location: Location, path: str) -> Iterator[bytes]:
-    """A file in pieces."""
+    """Iterate over a file's bytes in chunks."""
     with open(f"{location.path}/{path}", "rb", buffering=0) as file:  # noqa: PTH123 - a Path costs
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
@@ -217,7 +217,7 @@ def _chunks(location: Location, path: str) -> Iterator[bytes]:
 
 @contextmanager
 def _scanned(location: Location, path: str) -> Generator[Iterator[os.DirEntry[str]], None, None]:
-    """The entries of a directory; none when it vanished, or is no directory any more."""
+    """Scan a directory; yields nothing if it vanished or is no longer a directory."""
     try:
         with _scandir(f"{location.path}/{path}") as found:
             yield found
@@ -242,7 +242,7 @@ def _scandir(path: str) -> Generator[Iterator[os.DirEntry[str]], None, None]:
 
 
 def _file_entry(entry: os.DirEntry[str]) -> FileEntry | None:
-    """A file, or the one that a link leads to; None for what vanished meanwhile."""
+    """Status of a file, links followed; None if it vanished meanwhile."""
     try:
         if entry.is_file():
             told = entry.stat()

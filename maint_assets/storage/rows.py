@@ -1,8 +1,7 @@
-"""Rows that Spark's executors make: units of work, divided among tasks, and what tasks wrote.
+"""Rows computed on Spark executors: units of work divided among tasks, mapped to Arrow batches.
 
-A job of one task costs Spark about as much as the work of a small table. So a stage is one job,
-its steps are chained inside one Python function, and only rows that have to meet others of their
-key go through a shuffle.
+Scheduling a job costs Spark about as much as the work on a small table. So each stage is one job,
+its steps are chained in one Python function, and only rows that must be joined are shuffled.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ Unit = TypeVar("Unit", bound=msgspec.Struct)
 Value = TypeVar("Value")
 
 TASK_ROWS = 100_000
-"""Work over fewer rows is not worth another task."""
+"""The fewest rows that justify another task."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that a function makes of those of a frame, task by task, when they are asked for.
+    """A DataFrame and a function over its Arrow batches, evaluated lazily, task by task.
 
-    ``tasks`` is how many tasks that are, None where only Spark knows.
+    ``tasks`` is the number of tasks, None if only Spark knows it.
     """
 
     frame: DataFrame
@@ -47,7 +46,7 @@ class Rows:
     tasks: int | None = None
 
     def then(self, *functions: ArrowFunction) -> Rows:
-        """The rows that more functions make of these, in the same tasks."""
+        """Apply more functions to the rows, in the same tasks."""
         return Rows(self.frame, chained(self.function, *functions), self.tasks)
 
     def as_frame(self, schema: T.StructType) -> DataFrame:
@@ -55,14 +54,14 @@ class Rows:
         return self.frame.mapInArrow(marked(self.function), schema)
 
     def write(self, target: Target) -> Written:
-        """What the tasks wrote together."""
+        """Write the rows; return the combined result of all tasks."""
         total = target.nothing()
         for written in self.then(_writes(target)).values(Written):
             total = total.plus(written, target.measures)
         return total
 
     def values(self, kind: type[Value]) -> list[Value]:
-        """What the tasks tell (``told``), on the driver: as few as there are tasks or units."""
+        """Collect the values that tasks return (see ``told``): one per task or unit, so few."""
         texts = self.as_frame(_VALUES).collect()
         return [msgspec.json.decode(row["value"], type=kind) for row in texts]
 
@@ -74,10 +73,10 @@ def units(
     *,
     kind: type[Unit],
 ) -> Rows:
-    """The rows that a function makes of each package of units, one task a package.
+    """Apply ``function`` to each package of units, one task per package.
 
-    A range has exactly as many partitions as it is asked for, a frame of local rows only as many
-    as there are cores: two packages of one task would meet in the functions that follow.
+    Built on ``spark.range``, which yields exactly the requested number of partitions. A DataFrame
+    of local rows is limited to the number of cores, and would put two packages into one task.
     """
     texts = [msgspec.json.encode(package) for package in packages]
 
@@ -93,10 +92,7 @@ def units(
 def part_rows(
     spark: SparkSession, parts: Iterable[Part], *, parallelism: int, task_rows: int = 0
 ) -> Rows:
-    """The rows of parts as they were written, in as many tasks as they are worth.
-
-    One task is worth ``task_rows``, without that number TASK_ROWS.
-    """
+    """Read parts in as many tasks as there are ``task_rows`` rows (default TASK_ROWS)."""
 
     def read(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
         for part in some:
@@ -108,12 +104,12 @@ def part_rows(
 
 
 def told(value: object) -> pa.RecordBatch:
-    """A value that a task tells the driver: see ``Rows.values``."""
+    """Encode a value that a task returns to the driver (``Rows.values``) as a batch of one row."""
     return batch_of([(msgspec.json.encode(value).decode(),)], _VALUES_ARROW)
 
 
 def packed(found: Iterable[Unit], tasks: int, *, weight: Callable[[Unit], int]) -> list[list[Unit]]:
-    """The units in at most ``tasks`` packages of about the same weight; none is empty."""
+    """Divide units into at most ``tasks`` non-empty packages of similar total weight."""
     packages: list[list[Unit]] = [[] for _ in range(max(tasks, 1))]
     loads = [0] * len(packages)
     for unit in sorted(found, key=weight, reverse=True):
@@ -124,7 +120,7 @@ def packed(found: Iterable[Unit], tasks: int, *, weight: Callable[[Unit], int]) 
 
 
 def slices(parts: Iterable[Part], source: str = "", *, rows: int = 0) -> list[PartSlice]:
-    """Parts cut into slices of at most that many rows, without a number of TASK_ROWS."""
+    """Cut parts into slices of at most ``rows`` rows (default TASK_ROWS)."""
     most = rows or TASK_ROWS
     return [
         PartSlice(part.path, source, first, min(most, part.rows - first))
@@ -134,7 +130,7 @@ def slices(parts: Iterable[Part], source: str = "", *, rows: int = 0) -> list[Pa
 
 
 def chained(*functions: ArrowFunction) -> ArrowFunction:
-    """One function that hands the rows of each to the next, within one Python worker."""
+    """Compose functions over batches, within one Python worker."""
 
     def chain(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for function in functions:
@@ -145,7 +141,7 @@ def chained(*functions: ArrowFunction) -> ArrowFunction:
 
 
 def marked(function: ArrowFunction) -> ArrowFunction:
-    """The function, whose typed errors reach the driver as such: see ``errors.of_text``."""
+    """Wrap a function so that the driver sees our typed errors (``errors.of_text``)."""
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -157,7 +153,7 @@ def marked(function: ArrowFunction) -> ArrowFunction:
 
 
 def _writes(target: Target) -> ArrowFunction:
-    """The function that writes rows, and yields one row that says what it wrote."""
+    """Return the function that writes rows and yields the ``Written`` of its task as one row."""
 
     def write(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield told(target.written(rows))

@@ -1,6 +1,6 @@
-"""Everything that changes a table: put-if-absent, deletion with an outcome per path, a clock probe.
+"""Everything that changes storage: atomic put-if-absent, deletion with outcomes, a clock probe.
 
-Import-linter lets only the commit path and the executing stages import this module.
+An import contract (setup.cfg) lets only the commit path and executing modules import this one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Outcome = Literal["deleted", "missing", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What became of one path: the outcome, and for failed and skipped ones why."""
+    """The outcome of deleting one path, and for ``failed`` and ``skipped`` the reason."""
 
     outcome: Outcome
     error: str | None = None
@@ -42,7 +42,7 @@ class Deletion:
 MAX_CLOCK_SKEW_MS = 5 * 60_000
 
 CONFLICTS = 5
-"""So many answers that a name is taken which nobody has end a put."""
+"""Attempts of a put that the store rejects as a conflict although no object exists."""
 
 _DELETED = Deletion("deleted")
 _OF_LOG = Deletion("skipped", "a file of a Delta log")
@@ -58,11 +58,11 @@ _PAUSE_S = 0.05
 
 
 def put_if_absent(location: Location, path: str, body: bytes) -> bool:
-    """Whether the file is there and ours; False when there is another one of that name.
+    """Atomic put-if-absent: True if the file now exists with this body, False if another one does.
 
-    Give a body that nobody else writes: a store may call our own file, of which it lost the
-    answer, another one's, or answer a conflict and hold nothing. So the file is read back. An
-    OSError leaves open whether it is there, or will be.
+    ``body`` must be unique. A store may report a conflict with our own write whose response was
+    lost, or a conflict although nothing was stored, so after one the file is read back and
+    compared. After an OSError the file may exist, or appear later.
     """
     target = location.file(path)
     if not target.exists():
@@ -78,15 +78,15 @@ def put_if_absent(location: Location, path: str, body: bytes) -> bool:
 
 
 def forget_sum(target: pathlib.Path) -> None:
-    """Removes what Hadoop's local file system keeps beside a file: the sum of other contents.
+    """Remove the ``.crc`` file that Hadoop's local file system keeps beside a file.
 
-    Delta would take a new file of that name for a broken one.
+    It belongs to former content: Delta would report a new file of that name as corrupt.
     """
     target.with_name(f".{target.name}.crc").unlink(missing_ok=True)
 
 
 def refuse_full(location: Location, size: int) -> None:
-    """StorageError when a directory, made if need be, does not take so many bytes more."""
+    """Raise StorageError if a directory (made if missing) has no room for ``size`` more bytes."""
     probe = location.file(f".maint_assets_room.{uuid.uuid4()}.tmp")
     try:
         probe.parent.mkdir(parents=True, exist_ok=True)
@@ -102,10 +102,10 @@ def refuse_full(location: Location, size: int) -> None:
 
 
 def delete_file(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:
-    """The outcome of deleting one file that is as it was; looked at again afterwards.
+    """Delete one file if its size and mtime are as planned, and verify that it is gone.
 
-    A file of a Delta log is skipped: only ``delete_log_file`` takes those. So is what is no file,
-    or a file of another size or time.
+    Skipped: files of a Delta log (only ``delete_log_file`` deletes those), anything that is not a
+    regular file, and files whose size or mtime has changed.
     """
     if _is_of_log(path):
         return _OF_LOG
@@ -113,16 +113,16 @@ def delete_file(location: Location, path: str, *, size: int, modified_ms: int) -
 
 
 def delete_log_file(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:
-    """The same for a file of the log, for the log cleanup alone; any other file is skipped."""
+    """``delete_file`` for files below ``_delta_log``, for log cleanup only; others are skipped."""
     if not path.startswith(f"{_LOG}/"):
         return Deletion("skipped", "not a file of the log")
     return _deleted(location, path, size=size, modified_ms=modified_ms)
 
 
 def _is_of_log(path: str) -> bool:
-    """Whether a path is a Delta log, below one, or named like a file of one.
+    """Whether a path is or lies below a ``_delta_log``, or is named like a file of one.
 
-    Some file systems know no case.
+    Ignores case, as some file systems do.
     """
     folded = path.casefold()
     name = folded[folded.rfind("/") + 1 :]
@@ -147,9 +147,9 @@ def _deleted(location: Location, path: str, *, size: int, modified_ms: int) -> D
 
 
 def delete_directory(location: Location, path: str) -> Deletion:
-    """The outcome of deleting one empty directory; one that is not empty is skipped.
+    """Delete one empty directory.
 
-    So is a Delta log, and what is no directory.
+    Skipped: directories that are not empty, Delta logs, and anything that is not a directory.
     """
     if _is_of_log(path):
         return _OF_LOG
@@ -166,7 +166,7 @@ def delete_directory(location: Location, path: str) -> Deletion:
 
 
 def refuse_clock_skew(location: Location, directory: str, *, now_ms: int) -> None:
-    """GuardError when the storage's clock and ours differ: ages of files would mean nothing."""
+    """Raise GuardError if the storage's clock differs from ours: file ages would be meaningless."""
     try:
         skew_ms = storage_clock_ms(location, directory) - now_ms
     except OSError as error:
@@ -181,7 +181,7 @@ def refuse_clock_skew(location: Location, directory: str, *, now_ms: int) -> Non
 
 
 def storage_clock_ms(location: Location, directory: str) -> int:
-    """The storage's clock in ms, read off a probe file that is made and removed at once."""
+    """The storage's clock in ms: the mtime of a probe file, which is removed at once."""
     probe = location.file(f"{directory}/.maint_assets_clock.{uuid.uuid4()}.tmp")
     with probe.open("xb"):
         found = probe.lstat().st_mtime_ns // 1_000_000
@@ -191,12 +191,12 @@ def storage_clock_ms(location: Location, directory: str) -> int:
 
 @contextlib.contextmanager
 def new_file(location: Location, path: str) -> Generator[pa.NativeFile, None, None]:
-    """A file under construction that was not there before; gone again when its making fails."""
+    """Create a new file for writing; it is removed if writing fails."""
     target = location.file(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.touch(exist_ok=False)
     try:
-        # Not Python's: Arrow would copy all that it writes, and stop other threads meanwhile.
+        # Arrow's own file: with Python's, Arrow copies every buffer while holding the GIL.
         with pa.OSFile(str(target), "wb") as file:
             yield file
     except BaseException:
@@ -205,9 +205,9 @@ def new_file(location: Location, path: str) -> Generator[pa.NativeFile, None, No
 
 
 def put_file(location: Location, path: str, source: pathlib.Path) -> None:
-    """Copies a whole file to a path that nobody else uses: it is there whole or not at all.
+    """Copy a file to a unique path atomically: it appears complete or not at all.
 
-    What a kill leaves has no hidden name, so that a VACUUM takes it.
+    The temporary name is not hidden, so VACUUM removes what a killed process leaves.
     """
     target = location.file(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ def put_file(location: Location, path: str, source: pathlib.Path) -> None:
 
 
 def _made(location: Location, path: str, body: bytes) -> bool:
-    """One try of ``put_if_absent``: False when the store says that the name is taken."""
+    """One attempt of ``put_if_absent``: False if the store reports that the name is taken."""
     try:
         with read.as_os_error():
             try:
@@ -238,7 +238,7 @@ def _made(location: Location, path: str, body: bytes) -> bool:
 
 
 def _stored(location: Location, path: str) -> bytes | None:
-    """The content of a file; None without one."""
+    """The content of a file; None if it does not exist."""
     try:
         return read.content(location, path)
     except FileNotFoundError:
