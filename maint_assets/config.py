@@ -140,6 +140,7 @@ class CompactionSettings(_Model):
     plan_max_age: Duration = timedelta(hours=24)
     max_bytes_per_run: Size | None = None
     max_bytes_per_commit: Size = 64 << 30
+    allow_clock_skew: bool = False
     verify_rows: RowExtent = "sampled"
 
     @model_validator(mode="after")

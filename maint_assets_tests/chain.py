@@ -141,7 +141,18 @@ def planned_rows(planned: StageDataset) -> pa.Table:
     return pq.read_table(part.path)
 
 
+class ClockedStore(StageStore):
+    """A workspace whose clock stands still."""
+
+    time_ms: int
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+
 def set_clock(chain: Chain, now_ms: int | None) -> None:
     """Stops the chain's clock at a time, or lets it run again."""
     store = chain.launcher.store
-    chain.launcher.store = StageStore(base_uri=store.base_uri, pyspark=store.pyspark, now_ms=now_ms)
+    same: dict[str, Any] = {"base_uri": store.base_uri, "pyspark": store.pyspark}
+    clocked = StageStore(**same) if now_ms is None else ClockedStore(**same, time_ms=now_ms)
+    chain.launcher.store = clocked

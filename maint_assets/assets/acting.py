@@ -69,13 +69,17 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
 
 
 def settle_former(store: StageStore, table: TableSettings) -> None:
-    """Records what killed runs of a table deleted last; batches that go on are left alone."""
-    base, place = Location.of(store.base_uri).below(table.name), Location.of(table.uri)
+    """Records what killed runs of a table deleted last; batches that go on are left alone.
+
+    A mark says where its table lay: another one may have that name now.
+    """
+    base = Location.of(store.base_uri).below(table.name)
     for mark in base.file(_UNSETTLED).glob("*"):
         stage, _, run_id = mark.name.partition(".")
         ledger = store.dataset(table.name, stage, run_id).rows_location
         with contextlib.suppress(MaintError, OSError):  # the next run tries again
             is_old = time.time() - mark.stat().st_mtime > LEASE_SECONDS
+            place = Location.of(mark.read_text(encoding="utf-8") or table.uri)
             if not settle(ledger, schema=_LEDGERS[stage], table=place, is_over=_is_over) and is_old:
                 mark.unlink()
 
@@ -86,7 +90,7 @@ def _marked(run: StageRun) -> Path:
     mark = place.file(f"{_UNSETTLED}/{run.stage}.{run.run_ids[0]}")
     try:
         mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
+        mark.write_text(Location.of(run.table.uri).path, encoding="utf-8")
     except OSError as error:
         found = f"the workspace {place.uri} cannot be written ({one_line(error)})"
         raise StorageError(run.table.uri, found, "make room and run it again") from error

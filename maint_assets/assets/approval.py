@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from maint_assets.assets.metadata import human_time
 from maint_assets.errors import StalePlanError
+from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import types as T
@@ -27,11 +28,15 @@ class Approval:
         """Whether a person has seen the plan."""
         return self.plan is not None
 
-    def refuse_other(self, run: StageRun, planned: str, digest: str) -> None:
+    def refuse_other(self, run: StageRun, planned: str, digest: str, *, table: str) -> None:
         """StalePlanError when the current plan of a stage is not what is approved, or is done.
 
-        One whose execution failed or was interrupted may be executed again.
+        So it is when the plan is of a table elsewhere: the ``uri`` in the config has changed since.
+        A plan whose execution failed or was interrupted may be executed again.
         """
+        if Location.of(table).path != Location.of(run.table.uri).path:
+            found = f"plan {digest} is of {table}, and table {run.table.name} lies elsewhere now"
+            raise StalePlanError(run.table.uri, found, "plan again")
         if self.plan is None:
             if not run.is_of_this_run(planned):
                 raise StalePlanError(

@@ -13,6 +13,7 @@ from maint_assets.assets.spark import SPARK_ERRORS, typed_errors
 from maint_assets.assets.store import Dataset, StageResult
 from maint_assets.assets.vacuum_stages import result
 from maint_assets.commit.checkpoint import write_checkpoint
+from maint_assets.commit.transaction import refuse_clock_skew
 from maint_assets.compaction.bins import (
     BINS_MEASURES,
     COMPACTION_SCHEMA,
@@ -143,11 +144,13 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     """
     seen = run.summary("compaction_bins", BinsSummary)
     plan = seen.plan
-    approval.refuse_other(run, "compaction_bins", plan.digest)
+    approval.refuse_other(run, "compaction_bins", plan.digest, table=plan.table)
     marks = plan.table_id, plan.version, plan.commit_mark, plan.selection
     refuse_other_rows(run, "compaction_bins", COMPACTION_SCHEMA, marks=marks, digest=plan.digest)
     max_age_ms = milliseconds(run.table.compaction.plan_max_age)
     head = ready_head(plan, max_age_ms=max_age_ms, now_ms=run.now_ms())
+    if plan.files and not run.table.compaction.allow_clock_skew:
+        refuse_clock_skew(head.location, now_ms=run.now_ms())
     started, started_ms = time.monotonic(), run.now_ms()
     planned = packages(
         run.spark,

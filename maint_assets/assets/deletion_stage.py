@@ -78,7 +78,7 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     DeletionFailedError when planned paths are still there afterwards.
     """
     plan = run.summary("diff", DiffSummary).plan
-    approval.refuse_other(run, "diff", plan.digest)
+    approval.refuse_other(run, "diff", plan.digest, table=plan.table)
     refuse_other_rows(run, "diff", DIFF_SCHEMA, marks=(plan.table_id,), digest=plan.digest)
     limits = _limits(run.table.vacuum)
     refuse_beyond(plan, limits, attended=approval.is_attended)

@@ -152,7 +152,7 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
     """
     seen = run.summary("expired_logs", ExpiredLogsSummary)
     plan, settings = seen.plan, run.table.log_cleanup
-    approval.refuse_other(run, "expired_logs", plan.digest)
+    approval.refuse_other(run, "expired_logs", plan.digest, table=plan.table)
     marks = plan.table_id, plan.mode, plan.anchor_version, plan.creates_anchor
     refuse_other_rows(run, "expired_logs", EXPIRED_SCHEMA, marks=marks, digest=plan.digest)
     head = ready_head(

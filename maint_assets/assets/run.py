@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -31,6 +30,7 @@ Summary = TypeVar("Summary")
 
 
 _DATA_VERSION = "dagster/data_version"
+_MOST_REPORTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class StageRun:
 
     def now_ms(self) -> int:
         """The time now in ms."""
-        return self.store.now_ms if self.store.now_ms is not None else int(time.time() * 1000)
+        return self.store.now_ms()
 
     def upstream(self, stage: str) -> StageDataset:
         """The newest dataset of another stage of the table, when it was first asked for."""
@@ -123,15 +123,19 @@ class StageRun:
         return self.run_of(stage) in self.run_ids
 
     def executed_since(self, planned: str, digest: str) -> Execution | None:
-        """The whole execution of a plan by this stage, if there was one since the plan was made."""
+        """The completed execution of a plan by this stage since the plan was made, if any.
+
+        Not only the newest materialisation counts: anybody may report one in the UI.
+        """
         plan = self.instance.get_latest_materialization_event(self._key(planned))
-        done = self.instance.get_latest_materialization_event(self.key)
-        if plan is None or done is None or done.timestamp < plan.timestamp:
+        if plan is None:
             return None
-        made = done.asset_materialization
-        if made is None or (made.tags or {}).get(_DATA_VERSION) != digest:
-            return None
-        return Execution(done.run_id, int(done.timestamp * 1000))
+        since = dg.AssetRecordsFilter(self.key, after_timestamp=plan.timestamp)
+        for done in self.instance.fetch_materializations(since, limit=_MOST_REPORTS).records:
+            made = done.asset_materialization
+            if made is not None and (made.tags or {}).get(_DATA_VERSION) == digest:
+                return Execution(done.run_id, int(done.timestamp * 1000))
+        return None
 
     def rows(self, stage: str, *, task_rows: int = 0) -> Rows:
         """The rows of another stage, divided among as many tasks as they are worth."""

@@ -13,16 +13,25 @@ from maint_assets.delta.names import commit_name
 from maint_assets.errors import CommitError, StalePlanError
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
-from maint_assets.storage import read
+from maint_assets.storage import read, write
 from maint_assets.storage.write import put_if_absent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
 
 ATTEMPTS = 100
 ENGINE = f"maint-assets/{package_version('maint-assets')}"
+
+
+def refuse_clock_skew(location: Location, *, now_ms: int) -> None:
+    """Raise GuardError if our clock is wrong: commits and removes would get wrong times.
+
+    The next VACUUM would take files that were removed just now for expired ones.
+    """
+    write.refuse_clock_skew(location, LOG, now_ms=now_ms)
 
 
 def commit_record(

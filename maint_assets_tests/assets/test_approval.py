@@ -1,5 +1,6 @@
 """Plan first, then exactly the plan: what a deletion accepts, and what it refuses untouched."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,14 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
 from maint_assets.assets.jobs import executed_keys
+from maint_assets.assets.log_report import execute_log_cleanup
+from maint_assets.assets.report import execute_vacuum
 from maint_assets.config import TableSettings
 from maint_assets.errors import GuardError, MaintError, StageMissingError, StalePlanError
-from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.builder import TableBuilder, tree
 from maint_assets_tests.chain import Chain, files, set_clock
 from maint_assets_tests.oracles import delta_spark
 
@@ -360,3 +364,48 @@ def test_a_wrong_digest_is_refused_before_spark_starts(
 
     assert isinstance(error, StalePlanError)
     assert "the approved plan is 000" in str(error)
+
+
+def test_an_executed_plan_stays_executed_whatever_is_reported_in_the_ui(
+    table: TableBuilder, chain: Chain
+) -> None:
+    report = chain.execute(chain.plan())
+    key = stage_key(chain.table, "deletion", ("maintenance",))
+    chain.launcher.instance.report_runless_asset_event(dg.AssetMaterialization(key))
+
+    error = raised(chain.launch(report.planned.plan.digest).error)
+
+    assert "was executed by run" in str(error)
+
+
+@pytest.mark.parametrize("branch", ["vacuum", "compaction", "log_cleanup"])
+def test_a_plan_of_a_place_where_the_table_no_longer_lies_is_refused(
+    tmp_path: Path, branch: str
+) -> None:
+    """A copy has the same id, versions and digest; the approval may be meant for either."""
+    now_ms, days = 1_795_341_600_000, range(40, 0, -1)
+    table = TableBuilder(tmp_path / "t", now_ms=now_ms).at(days_ago=41).create().add("old")
+    for day in days:
+        table.at(days_ago=day).add(f"{day}.parquet", rows=1)
+    table.remove("old").checkpoint().age("**/*", 40)
+    shutil.copytree(table.path, tmp_path / "elsewhere")
+    make = {"vacuum": Chain.of, "compaction": Chain.compacting, "log_cleanup": Chain.cleaning}
+    chain = make[branch](table.path, tmp_path / "out")
+    plan: dict[str, Any] = {
+        "vacuum": chain.plan,
+        "compaction": lambda: plan_compaction(chain.launcher, chain.table),
+        "log_cleanup": chain.plan_cleanup,
+    }
+    execute: dict[str, Any] = {
+        "vacuum": execute_vacuum,
+        "compaction": execute_compaction,
+        "log_cleanup": execute_log_cleanup,
+    }
+    report = plan[branch]()
+    before = tree(tmp_path / "t"), tree(tmp_path / "elsewhere")
+    moved = chain.table.model_copy(update={"uri": str(tmp_path / "elsewhere")})
+
+    with pytest.raises(StalePlanError, match="lies elsewhere now"):
+        execute[branch](chain.launcher, moved, report, by="a test")
+
+    assert (tree(tmp_path / "t"), tree(tmp_path / "elsewhere")) == before

@@ -5,11 +5,14 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from maint_assets.assets.acting import settle_former
+from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.intents import note
 from maint_assets.storage.location import Location
+from maint_assets.vacuum.deletion import DELETION_SCHEMA
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain
 
@@ -53,6 +56,27 @@ def test_a_mark_goes_when_no_task_can_come_any_more(chain: Chain, tmp_path: Path
     settle_former(chain.launcher.store, chain.table)
 
     assert not mark.exists()
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_a_killed_run_left_is_looked_for_where_its_table_lay(
+    chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of that name may lie elsewhere now, where none of the files is."""
+    monkeypatch.setattr("maint_assets.assets.acting._settled", lambda *_, **__: 1)
+    chain.vacuum()
+    (mark,) = (tmp_path / "out" / "t" / "unsettled").iterdir()
+    ledger = chain.launcher.store.dataset("t", *mark.name.split(".")).rows_location
+    planned = pa.table({name: ["live"] for name in DELETION_SCHEMA.names if name == "path"})
+    whole = pa.Table.from_pylist([planned.to_pylist()[0]], arrow_schema(DELETION_SCHEMA))
+    note(ledger, "batch", whole)
+    monkeypatch.setattr("maint_assets.storage.intents._started", lambda _: "another start")
+    moved = TableBuilder(tmp_path / "moved").create()
+
+    settle_former(chain.launcher.store, chain.table.model_copy(update={"uri": str(moved.path)}))
+
+    rows = pq.read_table(ledger.file("part-batch.parquet")).to_pylist()
+    assert [(row["path"], row["outcome"]) for row in rows] == [("live", "skipped")]
 
 
 def test_a_mark_stays_while_a_batch_is_open(chain: Chain, tmp_path: Path) -> None:

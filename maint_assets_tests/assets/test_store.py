@@ -320,3 +320,8 @@ def test_the_event_log_finds_the_newest_dataset_in_the_same_and_in_a_later_run(
     assert (made_from(first), made_from(third)) == (first.run_id, second.run_id)
     assert newest == second.run_id
     assert dataset == chain.launcher.dataset(chain.table, "snapshot", second)
+
+
+def test_no_launchpad_sets_the_clock() -> None:
+    """Retentions and the times of commits go by it."""
+    assert set(StageStore.to_fields_dict()) == {"base_uri"}

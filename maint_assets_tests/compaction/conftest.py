@@ -26,7 +26,9 @@ def compacting(
     made: list[Chain] = []
 
     def of(path: Path, *, now_ms: int | None = None, **compaction: Any) -> Chain:
-        chain = Chain.compacting(path, tmp_path_factory.mktemp("workspace [a]"), **compaction)
+        skew = {} if now_ms is None else {"allow_clock_skew": True}
+        workspace = tmp_path_factory.mktemp("workspace [a]")
+        chain = Chain.compacting(path, workspace, **skew | compaction)
         set_clock(chain, now_ms)
         made.append(chain)
         return chain

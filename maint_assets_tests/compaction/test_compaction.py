@@ -4,12 +4,14 @@ import json
 import logging
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
@@ -18,12 +20,13 @@ from maint_assets.commit.rewrites import commit_rewrites
 from maint_assets.compaction.execution import rewritten_batch
 from maint_assets.errors import (
     ConflictError,
+    GuardError,
     PredicateError,
     RewriteError,
     StalePlanError,
     StoppedError,
 )
-from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.builder import TableBuilder, tree
 from maint_assets_tests.chain import Chain, change_plan, planned_rows
 from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.oracles import delta_spark
@@ -621,3 +624,19 @@ def test_an_interrupt_before_the_commit_leaves_no_new_file(
 
     assert written > before
     assert {path.name for path in (tmp_path / "t").rglob("*.parquet")} == before
+
+
+def test_a_clock_that_is_behind_is_refused_before_anything_is_rewritten(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    """The files removed now would look expired to the next VACUUM."""
+    write_deltalake(str(tmp_path / "t"), pa.table({"a": [1]}))
+    write_deltalake(str(tmp_path / "t"), pa.table({"a": [2]}), mode="append")
+    behind_ms = int(time.time() * 1000) - 30 * 86_400_000  # noqa: TID251
+    chain = compacting(tmp_path / "t", now_ms=behind_ms, allow_clock_skew=False)
+    before = tree(tmp_path / "t")
+
+    with pytest.raises(GuardError, match="clock"):
+        chain.compact()
+
+    assert tree(tmp_path / "t") == before
