@@ -97,6 +97,7 @@ def test_the_checks_of_each_stage() -> None:
     assert found == {
         ("snapshot", "log_checksum_agrees", False),
         ("diff", "no_active_file_missing", False),
+        ("diff", "no_file_lost_to_checkpoint", False),
         ("diff", "nothing_valid_in_plan", True),
         ("deletion", "active_files_are_there", True),
         ("deletion", "nothing_failed", True),

@@ -178,10 +178,13 @@ def test_deltalake_takes_nan_for_a_number_after_our_rewrite_as_after_that_of_del
 def test_deltalake_takes_a_bound_that_is_missing_for_null(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pa.table({"id": [0, 1, 2, 3], "x": [1.0, 5.0, 0.0, 2.0]}))
     (log,) = (tmp_path / "_delta_log").glob("*.json")
-    text = log.read_text(encoding="utf-8")
+    actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    (add,) = (action["add"] for action in actions if "add" in action)
     assert found_by_deltalake(tmp_path, NUMBER_FILTERS) == 2 * [[0], [1, 3], [2]]
 
-    log.write_text(text.replace(r",\"x\":5.0", ""), encoding="utf-8")
+    stats = json.loads(add["stats"])
+    del stats["maxValues"]["x"]
+    add["stats"] = json.dumps(stats)
+    log.write_text("".join(f"{json.dumps(action)}\n" for action in actions), encoding="utf-8")
 
-    assert log.read_text(encoding="utf-8") != text
     assert found_by_deltalake(tmp_path, NUMBER_FILTERS) == 2 * [[], [], []]
