@@ -1,1 +1,1 @@
-"""The Delta protocol as values: names, paths, actions, features; no Spark and no store."""
+"""The Delta protocol as plain values: names, paths, actions, features. No Spark, no storage."""

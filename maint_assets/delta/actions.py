@@ -1,7 +1,7 @@
-"""The actions of the log, as far as maintenance reads them, from lines of a commit.
+"""The actions of the log, decoded from the lines of a commit (PROTOCOL, "Actions").
 
-They are msgspec structs, not dataclasses: the decoder skips unknown fields and checks types in C.
-They are made for reading: what the protocol demands of a writer (``dataChange``) is not in them.
+msgspec structs rather than dataclasses: the decoder skips unknown fields and checks types in C.
+Only the fields that maintenance reads; what only a writer must set (``dataChange``) is left out.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 _REMEDY = "restore the file from a backup or a replica; nothing is changed on a broken log"
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""A number as the log's writers hold it: 64 bits, never a text or a fraction."""
+"""A signed 64-bit integer. Strings and fractions are rejected."""
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The ways of all action structs."""
+    """Common settings of all action structs: camelCase names, immutable."""
 
 
 class DeletionVector(_Value, frozen=True):
-    """The descriptor of the rows of one data file that are gone; sizes in bytes."""
+    """Descriptor of a deletion vector: which rows of one data file are deleted. Sizes in bytes."""
 
     storage_type: str
     path_or_inline_dv: str
@@ -37,19 +37,19 @@ class DeletionVector(_Value, frozen=True):
 
     @property
     def unique_id(self) -> str:
-        """The part of the replay key beside the path: equal for the same vector only."""
+        """The deletion vector's part of the replay key (path, unique id)."""
         at = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline_dv}{at}"
 
 
 class _Statistics(_Value, frozen=True):
-    """What is read of the statistics of a file."""
+    """The fields of a file's statistics that are read."""
 
     num_records: Long | None = None
 
 
 class Add(_Value, frozen=True):
-    """A live file; ``path`` is as in the log: URI-encoded, relative or absolute."""
+    """A live file. ``path`` is as in the log: URI-encoded, relative or absolute."""
 
     path: str
     size: Long
@@ -64,7 +64,7 @@ class Add(_Value, frozen=True):
 
     @property
     def num_records(self) -> int | None:
-        """The rows in the file, deleted ones included; None where its statistics do not say."""
+        """Rows in the file, including deleted ones; None without statistics."""
         try:
             return None if self.stats is None else _STATISTICS.decode(self.stats).num_records
         except msgspec.DecodeError:
@@ -72,13 +72,13 @@ class Add(_Value, frozen=True):
 
     @property
     def live_records(self) -> int | None:
-        """The rows that its deletion vector leaves; None where the statistics do not say."""
+        """Rows that the deletion vector leaves; None without statistics."""
         rows, vector = self.num_records, self.deletion_vector
         return rows if rows is None or vector is None else rows - vector.cardinality
 
 
 class Remove(_Value, frozen=True):
-    """A tombstone; a missing ``deletion_timestamp`` (ms) counts as 0 in Delta."""
+    """A tombstone. Delta treats a missing ``deletion_timestamp`` (ms) as 0."""
 
     path: str
     deletion_timestamp: Long | None = None
@@ -90,14 +90,14 @@ class Remove(_Value, frozen=True):
 
 
 class Cdc(_Value, frozen=True):
-    """A change data file of the commit; never part of the state."""
+    """A change data file of a commit; not part of the table state."""
 
     path: str
     size: Long | None = None
 
 
 class Protocol(_Value, frozen=True):
-    """The versions and, from reader 3 and writer 7 on, the named features of the table."""
+    """Protocol versions and, from reader 3 / writer 7 on, the table features by name."""
 
     min_reader_version: Long
     min_writer_version: Long
@@ -106,7 +106,7 @@ class Protocol(_Value, frozen=True):
 
 
 class Format(_Value, frozen=True):
-    """The encoding of the data files: always ``parquet`` in Delta."""
+    """The format of data files: always ``parquet``."""
 
     provider: str = "parquet"
     options: dict[str, str | None] | None = None
@@ -126,9 +126,9 @@ class Metadata(_Value, frozen=True):
 
 
 class CommitInfo(_Value, frozen=True):
-    """The provenance of a commit; only ``in_commit_timestamp`` (ms) carries meaning.
+    """Provenance of a commit. Only ``in_commit_timestamp`` (ms) affects the table.
 
-    Any other field of a type that Delta does not write is read as None.
+    Other fields of an unexpected type are read as None.
     """
 
     timestamp: Long | None = None
@@ -142,7 +142,7 @@ class CommitInfo(_Value, frozen=True):
 
 
 class DomainMetadata(_Value, frozen=True):
-    """The configuration of one domain; ``removed`` deletes the domain."""
+    """Configuration of one metadata domain; ``removed`` deletes the domain."""
 
     domain: str
     configuration: str | None = None
@@ -150,7 +150,7 @@ class DomainMetadata(_Value, frozen=True):
 
 
 class Txn(_Value, frozen=True):
-    """The last transaction of a streaming application; ``last_updated`` in ms."""
+    """The last transaction (``setTransaction``) of an application; ``last_updated`` in ms."""
 
     app_id: str
     version: Long
@@ -158,7 +158,7 @@ class Txn(_Value, frozen=True):
 
 
 class Sidecar(_Value, frozen=True):
-    """A file of ``_sidecars`` that a V2 checkpoint uses; ``path`` is URI-encoded."""
+    """A sidecar file of a V2 checkpoint. ``path`` is URI-encoded, relative to ``_sidecars``."""
 
     path: str
     size_in_bytes: Long
@@ -166,15 +166,15 @@ class Sidecar(_Value, frozen=True):
 
 
 class CheckpointMetadata(_Value, frozen=True):
-    """The mark of a V2 checkpoint."""
+    """Marks a checkpoint as V2."""
 
     version: Long
 
 
 class Action(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of the log: the field that is not None is its action, none for an unknown one.
+    """One line of the log. The field that is not None holds the action; all None if unknown.
 
-    ``checkpoint`` (the preview of adaptive metadata) is only told from its absence.
+    ``checkpoint`` (preview of adaptive metadata) is only checked for presence.
     """
 
     add: Add | None = None
@@ -199,7 +199,7 @@ _ADD = re.compile(rb'\s*\{\s*"add"\s*:\s*\{')
 
 
 def parse_action(line: bytes, *, table: str, file: str) -> Action:
-    """The action of one line; a line that is not one is an error, never skipped."""
+    """Decode one line. Raises CorruptLogError; an invalid line is never skipped."""
     try:
         return _LINE.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -210,7 +210,7 @@ def parse_action(line: bytes, *, table: str, file: str) -> Action:
 
 
 def holds_action(line: bytes) -> bool:
-    """Whether a line holds an action, known or not; True for one that is no JSON object."""
+    """Whether a line holds any action, known or not; True also if it is not a JSON object."""
     if _ACTION.match(line):
         return True
     try:
@@ -220,29 +220,29 @@ def holds_action(line: bytes) -> bool:
 
 
 def may_hold(line: bytes, *names: bytes) -> bool:
-    """Whether a line may hold one of some actions: a look that costs less than parsing it.
+    """Cheap test before parsing: False only if the line holds none of the named actions.
 
-    JSON may write any character of a key as an escape.
+    Keys may be written with ``\\u`` escapes, so such lines always pass.
     """
     return b"\\u" in line or any(b'"' + name + b'"' in line for name in names)
 
 
 def is_only_add(line: bytes) -> bool:
-    """Whether a line surely holds an add and nothing else."""
-    # Spelled out: a log has many such lines.
+    """Cheap test before parsing: True only if the line certainly holds just an add."""
+    # Written out instead of calling may_hold: this runs for every line of old commits.
     is_other = b'"remove"' in line or b'"cdc"' in line or b"\\u" in line
     return not is_other and _ADD.match(line) is not None
 
 
 def actions(content: bytes, *, table: str, file: str) -> Iterator[Action]:
-    """The actions of a whole commit, in its order; blank lines are none."""
+    """Decode the actions of a whole commit, in order, skipping blank lines."""
     for line in content.split(b"\n"):
         if stripped := line.strip():
             yield parse_action(stripped, table=table, file=file)
 
 
 def _without_odd_provenance(line: bytes) -> Action:
-    """The action whose ``commitInfo`` has lost the fields of other types, but for the ICT."""
+    """Decode a line whose ``commitInfo`` has fields of unexpected types: drop all but the ICT."""
     found = _KEYED.decode(line)
     provenance = msgspec.convert(found.get("commitInfo") or {}, dict[str, Any])
     fitting = {key: value for key, value in provenance.items() if _fits(key, value)}

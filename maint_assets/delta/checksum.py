@@ -1,4 +1,4 @@
-"""What the version checksum ``V.crc`` records of the state, for the test after a replay."""
+"""The version checksum ``V.crc`` (PROTOCOL, "Version Checksum File"), compared after replay."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 class VersionChecksum(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The recorded state of one version; sizes in bytes, None for what is not recorded.
-
-    A msgspec struct as the actions are.
-    """
+    """The state of one version as recorded. Sizes in bytes; None for what is not recorded."""
 
     table_size_bytes: Long
     num_files: Long
@@ -28,9 +25,9 @@ class VersionChecksum(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
     @classmethod
     def parse(cls, content: bytes) -> Self | None:
-        """The checksum of the file's first line; None when that is empty or invalid.
+        """Parse the first line of the file; None if empty or invalid.
 
-        The file is optional, so a broken one counts as absent: the version is unverified.
+        The file is optional, so a broken one counts as absent.
         """
         try:
             return msgspec.json.decode(content.strip().partition(b"\n")[0], type=cls)

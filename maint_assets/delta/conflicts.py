@@ -1,7 +1,7 @@
-"""What a commit that came first means for a rewrite: tolerated, inputs lost, or the door closed.
+"""Conflict detection: what a commit by another writer means for a rewrite in progress.
 
-A rewrite changes no data, so that it gives way only to what it read or what its files were
-written for. Whatever no row here allows closes the door: the rewrite is planned again.
+A rewrite changes no data, so it conflicts only with changes to its inputs and to what its files
+were written for (schema, features). Anything that no rule here allows closes it: plan again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROW_TRACKING_DOMAIN = "delta.rowTracking"
 
 
 class Harmless(NamedTuple):
-    """Something that a commit may change under a rewrite, and why; ``value`` is the only one."""
+    """A change that does not conflict, and why; with ``value``, only a change to that value."""
 
     name: str
     reason: str
@@ -58,7 +58,7 @@ HARMLESS_FEATURES = (
     Harmless("vacuumProtocolCheck", _LOG),
     Harmless("checkpointProtection", _LOG),
 )
-"""Features that may be added; the removal of any closes."""
+"""Features that may be added meanwhile. Removing a feature always conflicts."""
 
 HARMLESS_PROPERTIES = (
     Harmless("delta.appendOnly", "rewrites change no data"),
@@ -75,17 +75,17 @@ HARMLESS_PROPERTIES = (
     Harmless("delta.deletedFileRetentionDuration", "it concerns VACUUM only"),
     Harmless("delta.targetFileSize", "sizes are no matter of correctness"),
 )
-"""Properties that may change; those without ``delta.`` are the users' own and may change too."""
+"""Properties that may change meanwhile, besides user properties (without ``delta.``)."""
 
 HARMLESS_FIELD_METADATA = (
     Harmless("comment", "it is for people"),
     Harmless("delta.identity.highWaterMark", "values are copied, none is generated"),
 )
-"""Keys of a column's metadata that may change; all else in the schema closes."""
+"""Keys of column metadata that may change meanwhile. Other schema changes conflict."""
 
 
 class Domain(Enum):
-    """What a change of a domain means."""
+    """What a change of a metadata domain means for a rewrite."""
 
     ROW_IDS = "new files are numbered behind its mark"
     FREE = "it says nothing of files"
@@ -93,12 +93,12 @@ class Domain(Enum):
 
 
 DOMAINS = ((ROW_TRACKING_DOMAIN, Domain.ROW_IDS), ("delta.", Domain.CLOSES), ("", Domain.FREE))
-"""Domains by the beginning of their name: the first row that fits counts."""
+"""Metadata domains by name prefix; the first match counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a rewrite was planned on: the table then, its inputs and its new files by name."""
+    """The basis of a rewrite: the table when it was planned, and input and output file names."""
 
     root: TableRoot
     protocol: Protocol
@@ -109,11 +109,11 @@ class Planned:
 
 @dataclass(slots=True)
 class Meaning:
-    """What one commit means for a rewrite.
+    """The effect of one commit on a rewrite.
 
-    ``lost`` are names of inputs with what became of them, ``renewed`` inputs that were added
-    again as they were (statistics, tags, a backfill of row ids), ``closed`` reasons to plan again.
-    ``known`` are outputs that the commit names: somebody committed them before.
+    ``lost``: inputs that are gone, with the reason. ``renewed``: inputs added again unchanged but
+    for statistics, tags or row ids. ``closed``: reasons to plan again. ``known``: outputs that the
+    commit already contains, so the rewrite was committed before.
     """
 
     closed: list[str] = field(default_factory=list[str])
@@ -125,7 +125,7 @@ class Meaning:
 
 
 def meaning(actions: Iterable[Action], planned: Planned) -> Meaning:
-    """What a commit of these actions means; they are read once and not kept."""
+    """Evaluate the actions of one commit, in one pass."""
     found = Meaning()
     for action in actions:
         if action.add is not None:
@@ -139,12 +139,12 @@ def meaning(actions: Iterable[Action], planned: Planned) -> Meaning:
 
 
 def file_name(path: str, root: TableRoot) -> str:
-    """The name by which a path of the log is compared: all spellings of a file have one."""
+    """The name under which a log path is compared, equal for all spellings of a path."""
     return relative(path, root) if _ODD.search(path) else path
 
 
 def row_id_mark(domain: DomainMetadata) -> int | None:
-    """The highest row id that is taken, -1 for none yet; None for text that does not say."""
+    """The row id high water mark, -1 if none is assigned; None if the domain is invalid."""
     if domain.removed:
         return -1
     try:
@@ -165,7 +165,7 @@ _FIELD_METADATA = frozenset(row.name for row in HARMLESS_FIELD_METADATA)
 
 
 def _take_add(add: Add, planned: Planned, found: Meaning) -> None:
-    """An input that is added again stays one if it is the same logical file, path and vector."""
+    """An input added again remains valid if its path and deletion vector are unchanged."""
     name = file_name(add.path, planned.root)
     planned_on = planned.inputs.get(name)
     if planned_on is None:
@@ -177,7 +177,7 @@ def _take_add(add: Add, planned: Planned, found: Meaning) -> None:
 
 
 def _take_other(action: Action, planned: Planned, found: Meaning) -> None:
-    """``txn`` and ``cdc`` are not looked at: they say nothing of live files."""
+    """All actions but add and remove. ``txn`` and ``cdc`` never conflict: they add no file."""
     if action.commitInfo is not None:
         found.info = action.commitInfo
     if action.metaData is not None:
@@ -231,7 +231,7 @@ def _key(add: Add) -> tuple[str, str | None]:
 
 
 def _schema(metadata: Metadata) -> Any:
-    """The schema without what may change; None for text that is none."""
+    """The schema without the parts that may change; None if it is not valid JSON."""
 
     def lasting(row: dict[str, Any]) -> dict[str, Any]:
         return {key: row[key] for key in row if key not in _FIELD_METADATA}

@@ -20,7 +20,7 @@ _REMEDY = "restore the log from a backup or a replica; nothing is changed on a b
 
 
 def file_path(storage_type: str, path_or_inline_dv: str, root: TableRoot) -> str | None:
-    """The file of the vector as ``relative`` gives it: absolute if outside, None for inline."""
+    """The vector's file relative to the root (absolute if outside); None for an inline vector."""
     match storage_type:
         case "i":
             return None
@@ -37,7 +37,7 @@ def file_path(storage_type: str, path_or_inline_dv: str, root: TableRoot) -> str
 
 
 def z85_decoded(text: str) -> bytes:
-    """The bytes of Z85 text, four for five characters; ValueError for text that is none."""
+    """Decode Z85 text. Raises ValueError."""
     if len(text) % 5 or not _DIGITS.keys() >= set(text):
         raise ValueError(f"{text!r} is not Z85")
     groups = (text[at : at + 5] for at in range(0, len(text), 5))
@@ -45,7 +45,7 @@ def z85_decoded(text: str) -> bytes:
 
 
 def inline_bitmap(text: str, size: int) -> bytes:
-    """The bytes of an inline vector of a size, without Z85's padding; ValueError if it differs."""
+    """Decode an inline vector and cut the padding to ``size`` bytes. Raises ValueError."""
     decoded = z85_decoded(text)
     if not 0 <= len(decoded) - size < _WORD:
         raise ValueError(f"{len(decoded)} bytes are inline, not {size}")
@@ -53,7 +53,7 @@ def inline_bitmap(text: str, size: int) -> bytes:
 
 
 def _uuid_path(text: str, root: TableRoot) -> str:
-    """The path of a ``u`` vector: an optional prefix directory, then the name by its UUID."""
+    """Path of a ``u`` vector: optional prefix directory, then a file name made of the UUID."""
     prefix, encoded = text[:-_UUID_CHARS], text[-_UUID_CHARS:]
     try:
         name = f"deletion_vector_{UUID(bytes=z85_decoded(encoded))}.bin"
@@ -63,12 +63,12 @@ def _uuid_path(text: str, root: TableRoot) -> str:
 
 
 def _literal(path: str, root: TableRoot) -> str:
-    """The normalised path of text that is not URL-encoded."""
+    """Normalise a path that is not URL-encoded."""
     return relative(quote(path), root)
 
 
 def _number(group: str) -> int:
-    """The 32-bit number of five characters; ValueError when it needs more bits."""
+    """Decode five Z85 characters to a 32-bit number. Raises ValueError."""
     number = 0
     for char in group:
         number = number * 85 + _DIGITS[char]

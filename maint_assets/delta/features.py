@@ -1,7 +1,7 @@
-"""Which table features an operation may meet (PROTOCOL, "Table Features"); an unknown one refuses.
+"""Which table features each operation supports (PROTOCOL, "Table Features").
 
-Feature names compare case-sensitively. A row allows an operation when the table's properties and
-actions hold all it must heed; what a property turns on (UniForm) is not seen here.
+An unknown feature refuses every operation. Names are case-sensitive. Behaviour that a property
+turns on without a feature (UniForm) is not decided here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Operation(Enum):
-    """What is done with a table, as far as features tell it apart."""
+    """Operations that differ in the features they support."""
 
     READ = "read"
     VACUUM = "vacuum"
@@ -34,10 +34,10 @@ NONE: frozenset[Operation] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One table feature: the operations that may meet it, and why, or with which care.
+    """One table feature, the operations that support it, and the reason.
 
-    ``reader`` features bind readers too; ``legacy`` is the (reader, writer) version that implies
-    the feature without naming it.
+    ``reader``: readers must know it too. ``legacy``: the (reader, writer) versions that imply the
+    feature without naming it.
     """
 
     name: str
@@ -105,13 +105,13 @@ FEATURES = {
         Feature("adaptiveMetadata-preview", NONE, _MANIFESTS, reader=True),
     )
 }
-"""Every feature that is known, by name."""
+"""All known features by name."""
 
 _NAMED_READER, _NAMED_WRITER = 3, 7
 
 
 def reader_feature_names(protocol: Protocol) -> tuple[str, ...]:
-    """The features that a reader must know: named and implied, sorted."""
+    """Features that a reader must support, named or implied by version; sorted."""
     version = protocol.min_reader_version
     implied = {
         row.name
@@ -122,7 +122,7 @@ def reader_feature_names(protocol: Protocol) -> tuple[str, ...]:
 
 
 def writer_feature_names(protocol: Protocol) -> tuple[str, ...]:
-    """The features that a writer must know: named and implied, sorted."""
+    """Features that a writer must support, named or implied by version; sorted."""
     version = protocol.min_writer_version
     implied = {
         row.name
@@ -138,16 +138,16 @@ def feature_names(protocol: Protocol) -> tuple[str, ...]:
 
 
 def refuse_unsupported(protocol: Protocol, operation: Operation, *, table: str) -> None:
-    """UnsupportedFeatureError with every reason, when the protocol forbids the operation."""
+    """Raise UnsupportedFeatureError, naming every reason why the operation must not run."""
     reasons = unsupported(protocol, operation)
     if reasons:
         raise UnsupportedFeatureError(table, "; ".join(reasons), "use an engine that knows it")
 
 
 def unsupported(protocol: Protocol, operation: Operation) -> list[str]:
-    """Why the operation must not run, one reason each; empty when it may.
+    """Reasons why the operation must not run; empty if it may.
 
-    What only a writer must know does not stop a read.
+    Writer-only features do not stop a read.
     """
     found = _reader_faults(protocol)
     if operation is not Operation.READ:

@@ -1,4 +1,4 @@
-"""Where ``_last_checkpoint`` says that a log's listing may start; never the authority."""
+"""The ``_last_checkpoint`` file: a hint where to start listing the log, never authoritative."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LastCheckpoint:
-    """The hint; ``size`` counts actions (-1 unknown), ``parts`` is None for a single file.
+    """The hint. ``size`` counts actions (-1 if unknown); ``parts`` is None for a single file.
 
-    ``v2_checkpoint`` is the bare name of the V2 checkpoint's file.
+    ``v2_checkpoint`` is the file name of a V2 checkpoint.
     """
 
     version: int
@@ -32,7 +32,7 @@ class LastCheckpoint:
 
 
 def parse_hint(content: bytes) -> LastCheckpoint | None:
-    """The hint of the file; None when it is no valid JSON or does not match its own checksum."""
+    """Parse the hint; None if it is not valid JSON or its checksum does not match."""
     try:
         found = _DECODER.decode(content)
         digest = json_checksum(content.decode("utf-8"))
@@ -51,9 +51,9 @@ def parse_hint(content: bytes) -> LastCheckpoint | None:
 
 
 def json_checksum(text: str) -> str:
-    """The MD5 of JSON text in canonical form (PROTOCOL, "JSON checksum"); ValueError if invalid.
+    """MD5 of JSON in canonical form without the top-level ``checksum`` (PROTOCOL, "JSON checksum").
 
-    Equal keys in one object make the text invalid; the top-level ``checksum`` is left out.
+    Raises ValueError for invalid JSON and for duplicate keys.
     """
     parsed = json.loads(
         text,
@@ -73,7 +73,7 @@ class _Path(msgspec.Struct, frozen=True):
 
 
 class _Fields(msgspec.Struct, frozen=True, rename="camel"):
-    """The members of the JSON object that are read."""
+    """The fields of the JSON object that are read."""
 
     version: Long
     size: Long = -1
@@ -88,7 +88,7 @@ _DECODER = msgspec.json.Decoder(_Fields)
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """A number in the form of the text."""
+    """A number kept as its source text."""
 
     text: str
 
@@ -108,7 +108,7 @@ def _refused(constant: str) -> None:
 
 
 def _leaves(value: object, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """``path=value`` of each leaf below a value."""
+    """``path=value`` for each leaf below a value."""
     if isinstance(value, dict):
         for key, child in cast("dict[str, object]", value).items():
             yield from _leaves(child, (*path, _quoted(key)))

@@ -1,4 +1,4 @@
-"""Which names mean what: files of ``_delta_log``, hidden names, and files that are not data."""
+"""What file names mean: files of ``_delta_log``, hidden names, Hadoop checksums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_VERSION = 2**63 - 1
 
 
 class LogFileKind(Enum):
-    """The kinds of versioned files directly below ``_delta_log``."""
+    """Kinds of versioned files directly below ``_delta_log``."""
 
     COMMIT = "commit"
     CHECKSUM = "checksum"
@@ -47,7 +47,7 @@ _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _STAGED = re.compile(r"(?P<version>[0-9]+)\.[^./]+\.json")
 _TEMPORARY = re.compile(rf"\.[^/]+\.{_UUID}\.tmp|_commit_{_UUID}\.json\.tmp")
 CHECKSUM_END = ".crc"
-"""How names of checksums end that Hadoop's local file system keeps."""
+"""The suffix of the checksum files that Hadoop's local file system keeps."""
 
 _HADOOP_CHECKSUM = re.compile(r"\.(?P<name>[^/]+)\.crc")
 
@@ -58,7 +58,7 @@ _PLAIN = {
     "crc": LogFileKind.CHECKSUM,
     "checkpoint.parquet": LogFileKind.CHECKPOINT,
 }
-"""What most names are, for a look that costs little: they are in the grammar too."""
+"""Suffixes of most log files: a fast path before the regular expressions."""
 
 _FORMAT_RANKS = {
     LogFileKind.CHECKPOINT: 0,
@@ -68,9 +68,7 @@ _FORMAT_RANKS = {
 
 
 class LogFile(msgspec.Struct, frozen=True):
-    """One file of ``_delta_log`` whose name says what it is.
-
-    A msgspec struct as the actions are: a log has many.
+    """A file of ``_delta_log``, parsed from its name.
 
     ``part`` (from 1) and ``parts`` are set for checkpoint parts, ``end_version`` for compactions.
     """
@@ -84,7 +82,7 @@ class LogFile(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """The log file of that bare name, or None for a name the protocol does not define."""
+        """Parse a file name; None if the protocol does not define it."""
         digits, _, rest = name.partition(".")
         plain = _PLAIN.get(rest)
         if plain is not None and digits.isascii() and digits.isdigit():
@@ -98,13 +96,13 @@ class LogFile(msgspec.Struct, frozen=True):
 
     @property
     def format_rank(self) -> int:
-        """The preference among checkpoints of one version, higher wins; -1 for other files."""
+        """Precedence among checkpoints of one version, higher wins; -1 for other kinds."""
         return _FORMAT_RANKS.get(self.kind, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """A prefix that keeps a name visible although it starts with ``_``."""
+    """A prefix of names that stay visible to VACUUM although they start with ``_``."""
 
     prefix: str
     reason: str
@@ -117,58 +115,58 @@ EXEMPTIONS = (
 
 
 def is_log_name(name: str) -> bool:
-    """Whether a file of this name, wherever it lies, may be one of a Delta log.
+    """Whether a file has the name of a Delta log file, wherever it lies.
 
-    A link may lead from a log to it.
+    A log may contain a link to it.
     """
     return name[:_DIGITS].isdigit() and LogFile.parse(name) is not None
 
 
 def commit_name(version: int) -> str:
-    """The bare name of the published commit of ``version``."""
+    """File name of the published commit of ``version``."""
     return f"{version:020d}.json"
 
 
 def checksum_name(version: int) -> str:
-    """The bare name of the version checksum of ``version``."""
+    """File name of the version checksum of ``version``."""
     return f"{version:020d}.crc"
 
 
 def staged_version(name: str) -> int | None:
-    """The version of a file of ``_staged_commits``; None for a name that no catalog gives."""
+    """The version of a staged commit by its file name; None if it is not one."""
     match = _STAGED.fullmatch(name)
     return int(match["version"]) if match and int(match["version"]) <= _MAX_VERSION else None
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file of the log is one that a writer gives another name when it is whole."""
+    """Whether the name is that of a temporary file, which a writer renames when complete."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
 def hadoop_checksum(path: str) -> str:
-    """The path at which Hadoop's local file system keeps the checksum of a file."""
+    """Path of the ``.crc`` file that Hadoop's local file system keeps for a file."""
     directory, slash, name = path.rpartition("/")
     return f"{directory}{slash}.{name}.crc"
 
 
 def checked_name(name: str) -> str | None:
-    """The name of the file of which Hadoop keeps a checksum in one of this name, if it does."""
+    """The name of the file that a Hadoop ``.crc`` file belongs to; None if it is not one."""
     match = _HADOOP_CHECKSUM.fullmatch(name)
     return match["name"] if match else None
 
 
 def checked_path(path: str) -> str | None:
-    """The path of the file of which Hadoop keeps a checksum at this path, if it does."""
+    """The path of the file that a Hadoop ``.crc`` file belongs to; None if it is not one."""
     directory, slash, name = path.rpartition("/")
     checked = checked_name(name)
     return None if checked is None else f"{directory}{slash}{checked}"
 
 
 def is_hidden(name: str, partition_columns: Collection[str], *, iceberg: bool) -> bool:
-    """Whether VACUUM never looks at a file or directory of this name, at any depth.
+    """Whether VACUUM ignores files and directories of this name, at any depth.
 
-    ``name`` is one path component; ``iceberg`` says that UniForm writes Iceberg metadata, which
-    makes exactly ``metadata`` hidden. Partition columns are the current logical names.
+    ``name`` is one path component. ``partition_columns`` are the current logical names. With
+    ``iceberg`` (UniForm writes Iceberg metadata), exactly ``metadata`` is hidden too.
     """
     if iceberg and name == "metadata":
         return True
@@ -184,6 +182,6 @@ def is_hidden_path(path: str, partition_columns: Collection[str], *, iceberg: bo
 
 
 def _sound(numbers: dict[str, int]) -> bool:
-    """Versions fit a long, and a compaction spans at least two of them."""
+    """Whether versions fit 64 bits and a log compaction spans at least two versions."""
     end = numbers.get("end_version", numbers["version"] + 1)
     return numbers["version"] < end and max(numbers.values()) <= _MAX_VERSION

@@ -1,7 +1,7 @@
-"""Partition values: when two spellings are one value, and the directory of a value.
+"""Partition values: canonical form and directory name (PROTOCOL, "Partition Value Serialization").
 
-PROTOCOL, "Partition Value Serialization": the empty string and null are both null. Delta's own
-reader has the empty text where the column is of text: there both stand for themselves.
+By the protocol, the empty string is null. Delta's reader returns an empty string for string
+columns, so there the two stay different.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _MOMENT = re.compile(
 _UTC = {"Z", "+00:00", "-00:00", "+0000"}
 _TEXTS = {Primitive("string"), Primitive("binary")}
 _INTEGERS = {"byte", "short", "integer", "long"}
-# What Spark leaves as it is in the name of a partition's directory is nearly everything but these.
+# Characters that Spark escapes in the names of partition directories.
 _ESCAPED = {*"\"#%'*/:=?\\{[]^\x7f", *map(chr, range(1, 32))}
 _URI_SAFE = "/!$&'()*+,;=:@~-._"
 
 
 def canonical(raw: str | None, kind: Type) -> str | None:
-    """The one spelling of a partition value of a type; two files of one value agree in it.
+    """Canonical text of a partition value, equal for all spellings of one value.
 
-    A value that cannot be read as its type, and a moment without a zone, stand for themselves.
+    Values that do not parse as their type, and timestamps without a zone, are returned unchanged.
     """
     if not raw:
         return raw if kind in _TEXTS else None
@@ -53,7 +53,7 @@ def canonical(raw: str | None, kind: Type) -> str | None:
 def canonical_values(
     raw: Mapping[str, str | None], partitions: Iterable[Field]
 ) -> dict[str, str | None]:
-    """The values of a file by physical name, in the order of the partition columns."""
+    """Canonical values of a file's partition, in the order of the partition columns."""
     return {
         field.physical_name: canonical(raw.get(field.physical_name), field.type)
         for field in partitions
@@ -61,7 +61,7 @@ def canonical_values(
 
 
 def directory(values: Mapping[str, str | None], partitions: Iterable[Field]) -> str:
-    """The directory of partition values as Spark names it, with a slash at its end; not encoded."""
+    """The partition directory as Spark names it, with a trailing slash; not URI-encoded."""
     names = (
         f"{_escaped(field.name)}={_escaped(values.get(field.physical_name) or NULL_NAME)}/"
         for field in partitions
@@ -70,12 +70,12 @@ def directory(values: Mapping[str, str | None], partitions: Iterable[Field]) -> 
 
 
 def log_path(path: str) -> str:
-    """A path below the table root as the log spells it: a URI."""
+    """URI-encode a path below the table root, as the log spells it."""
     return quote(path, safe=_URI_SAFE)
 
 
 def _exact(text: str, scale: int) -> str:
-    """The number with all digits of its scale; one with more digits stands for itself."""
+    """A decimal with all digits of its scale; unchanged if it has more."""
     number = Number(text)
     found = f"{number:.{scale}f}"
     return found if Number(found) == number else text
@@ -91,7 +91,7 @@ def _spelled(of: Callable[[str], str], raw: str) -> str:
 
 
 def _moment(raw: str) -> str:
-    """A moment in UTC with six digits; one in another zone or in none stands for itself."""
+    """A UTC timestamp with six fractional digits; unchanged if in another zone or in none."""
     match = _MOMENT.fullmatch(raw)
     if match is None or match["zone"] not in _UTC:
         return raw
@@ -115,7 +115,7 @@ def _flag(raw: str) -> str:
 
 
 def _float(raw: str) -> str:
-    """Zero and minus zero stay two values."""
+    """Canonical text of a float; 0.0 and -0.0 stay different."""
     return _spelled(lambda text: repr(float(text)), raw)
 
 

@@ -1,6 +1,6 @@
-"""Where a path of the log points: decoded once, relative to the table root where inside it.
+"""Paths of the log: decoded once, relative to the table root if inside it.
 
-Nothing here looks at a store: symbolic links are not followed.
+Purely textual: storage is not accessed and symbolic links are not resolved.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _REPLICA = "-secondary"
 
 @dataclass(frozen=True, slots=True)
 class TableRoot:
-    """The location of a table: ``file:///abs/path`` or ``scheme://authority/path``, no slash last.
+    """A table's location: ``file:///abs/path`` or ``scheme://authority/path``, no trailing slash.
 
-    The text is literal, as Spark takes it: ``%20`` in it is three characters of the name.
+    Not URI-encoded, as in Spark: ``%20`` is three literal characters.
     """
 
     uri: str
@@ -43,7 +43,7 @@ class TableRoot:
     @classmethod
     @lru_cache(maxsize=64)
     def of(cls, uri: str) -> TableRoot:
-        """The root in normal form; a local one may be given as ``/abs/path``."""
+        """Parse and normalise a location; local ones may be given as ``/abs/path``."""
         match = _URI.fullmatch(uri)
         if match is None and not uri.startswith("/"):
             raise UnsupportedLocationError(
@@ -66,15 +66,15 @@ class TableRoot:
 
 
 def decoded(raw: str) -> str:
-    """The text with its percent-escapes decoded exactly once as UTF-8; malformed ones stay."""
+    """Decode percent-escapes once, as UTF-8; malformed ones stay."""
     return _ESCAPES.sub(_unescaped, raw) if "%" in raw else raw
 
 
 def relative(raw: str, root: TableRoot) -> str:
-    """The decoded path of a log path: relative inside the root, absolute outside it.
+    """Resolve a log path: decoded, and relative to the root if inside it, else absolute.
 
-    Normalised: no empty, ``.`` or ``..`` component is left. An absolute path without a scheme
-    belongs to the table's own storage.
+    Normalised: no empty, ``.`` or ``..`` component. An absolute path without a scheme is on the
+    table's own storage.
     """
     match = _URI.fullmatch(raw)
     if match is None:
@@ -84,14 +84,14 @@ def relative(raw: str, root: TableRoot) -> str:
 
 
 def relative_name(path: str, root: TableRoot) -> str:
-    """``relative`` of a path that is not encoded: a ``%`` in it stands for itself."""
+    """``relative`` for a path that is not URI-encoded."""
     return relative(path.replace("%", "%25"), root)
 
 
 def spellings(raw: str, root: TableRoot) -> tuple[str, ...]:
-    """The relative paths to protect for a log path: decoded, and as it stands; none if outside.
+    """All relative paths that a log path may mean: decoded, and literal; none if outside.
 
-    Writers that do not encode leave a literal ``%`` in the log, so the superset is the safe one.
+    Some writers do not encode, so a ``%`` in the log may be literal. Protecting both is safe.
     """
     found = [relative(raw, root)]
     if "%" in raw:
@@ -103,7 +103,7 @@ def spellings(raw: str, root: TableRoot) -> tuple[str, ...]:
 def is_outside(path: str) -> bool:
     """Whether a result of ``relative`` is outside the table.
 
-    A relative result never holds an empty component, so ``a:/x`` inside is told from a URI.
+    Relative results have no empty component, so ``a:/x`` inside the table differs from a URI.
     """
     return path.startswith("/") or "://" in path
 
@@ -117,10 +117,10 @@ def parents(path: str) -> tuple[str, ...]:
 
 
 def canonical_key(raw: str) -> str:
-    """The key of replay: the log path with the hex digits of its escapes in upper case.
+    """The replay key of a log path: the path with the hex digits of escapes in upper case.
 
-    An absolute local path has one key in all its forms, ``/x``, ``file:/x`` and ``file:///x``, as
-    in Delta; it is another one than that of the same file as a relative path.
+    As in Delta, ``/x``, ``file:/x`` and ``file:///x`` have one key, which differs from that of the
+    same file's relative path.
     """
     local = _LOCAL.match(raw)
     if local is not None:
@@ -129,14 +129,14 @@ def canonical_key(raw: str) -> str:
 
 
 class _Store(NamedTuple):
-    """A storage however it is spelled; ``account`` is empty where only the settings know it."""
+    """A storage account and container; ``account`` is empty if the URI does not name it."""
 
     kind: str
     container: str
     account: str = ""
 
     def is_same(self, other: _Store) -> bool:
-        """Whether both may be one: an account that is not told may be any."""
+        """Whether both may be the same storage; an unnamed account matches any."""
         accounts = {self.account, other.account}
         return self[:2] == other[:2] and ("" in accounts or len(accounts) == 1)
 
@@ -144,7 +144,7 @@ class _Store(NamedTuple):
 class _Place(NamedTuple):
     """An absolute path: lower-case scheme, authority (empty for local files), normalised path.
 
-    A web address in Azure, which has the container in its path, is told as ``abfss`` is.
+    Azure ``https`` URLs, which have the container in the path, are converted to the ``abfss`` form.
     """
 
     scheme: str
@@ -164,7 +164,7 @@ class _Place(NamedTuple):
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def store(self) -> _Store:
-        """What the path is in; of an Azure host only the account counts, which is its own."""
+        """The storage that the path is in. Of an Azure host only the account name counts."""
         authority = self.authority.lower()
         if self.scheme not in _AZURE:
             return _Store(_ALIASES.get(self.scheme, self.scheme), authority)
@@ -174,7 +174,7 @@ class _Place(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _place(uri: str) -> _Place:
-    """The parts of a root in normal form."""
+    """Split a normalised root."""
     match = _URI.fullmatch(uri)
     if match is None:
         raise UnsupportedLocationError(uri, "the root is not a URI", "make it with TableRoot.of")
@@ -182,7 +182,7 @@ def _place(uri: str) -> _Place:
 
 
 def _located(path: str, root: TableRoot) -> str:
-    """A path without a scheme, already decoded."""
+    """Resolve a decoded path without a scheme."""
     base = _place(root.uri)
     if not path.startswith("/"):
         joined = _normalised(f"{base.path}/{path}")
@@ -192,14 +192,14 @@ def _located(path: str, root: TableRoot) -> str:
 
 
 def _within(place: _Place, root: TableRoot) -> str:
-    """The path relative to the root, or the whole URI when it is elsewhere."""
+    """The path relative to the root, or the whole URI if it is elsewhere."""
     base = _place(root.uri)
     inside = _below(place.path, base.path) if base.store().is_same(place.store()) else None
     return str(place) if inside is None else inside
 
 
 def _below(path: str, base: str) -> str | None:
-    """The rest of an absolute path below a directory, or None; empty for the directory itself."""
+    """The part of an absolute path below ``base``, empty for ``base`` itself; None if not below."""
     if path == base:
         return ""
     prefix = base.rstrip("/") + "/"

@@ -1,4 +1,4 @@
-"""What the table's properties say, with Delta's defaults; keys are found in any case."""
+"""Table properties with Delta's defaults. Keys are matched in any case."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _LIMITS = {"months": _INT, "days": _INT, "micros": _LONG}
 
 
 def interval_ms(text: str) -> int | None:
-    """The milliseconds of an interval in Spark's grammar; None for text that is none.
+    """Parse an interval in Spark's grammar to ms; None if invalid.
 
-    Truncated to whole ms, may be negative. Months and years must cancel out, as Delta demands.
+    Truncated to whole ms; may be negative. Months and years must cancel out, as in Delta.
     """
     lowered = text.strip(_TRIMMED).lower()
     rest = lowered.removeprefix("interval ").lstrip(_TRIMMED)
@@ -55,10 +55,10 @@ def interval_ms(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class TableProperties:
-    """The properties that maintenance heeds; a property that is unset or null has its default.
+    """The properties that affect maintenance; unset or null ones have their default.
 
-    Durations are in ms, ``iceberg`` says that UniForm keeps Iceberg metadata. None is a choice of
-    the writer; ``data_skipping_num_indexed_cols`` of -1 are all columns.
+    Durations in ms. ``iceberg``: UniForm writes Iceberg metadata. None: the writer may choose.
+    ``data_skipping_num_indexed_cols`` -1 means all columns.
     """
 
     deleted_file_retention_ms: int = 7 * _DAY_MS
@@ -95,9 +95,9 @@ class TableProperties:
 
     @classmethod
     def of(cls, configuration: Mapping[str, str | None], *, table: str) -> Self:
-        """The properties of the metadata; a stored value that Delta refuses is an error.
+        """Parse the table's configuration. An exact key takes precedence over other spellings.
 
-        Of two spellings of a key the exact one counts.
+        Raises an error for a value that Delta rejects.
         """
         folded = {key.lower(): value for key, value in configuration.items()}
         values: dict[str, Any] = {}
@@ -110,13 +110,13 @@ class TableProperties:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One property: its field, its key in the log, its form in words, its reader."""
+    """One property: field, key in the log, its format for messages, and its parser."""
 
     field: str
     key: str
     expected: str
     read: Callable[[str], object]
-    """The value; None for text that has not the form."""
+    """Returns None for text in another format."""
 
 
 def _value(row: _Row, text: str, table: str) -> object:
@@ -131,7 +131,7 @@ def _value(row: _Row, text: str, table: str) -> object:
 
 
 def _sums(text: str) -> dict[str, int] | None:
-    """Months, days and microseconds of the groups, with Spark's limits on each."""
+    """Sum up months, days and microseconds, within Spark's limits for each."""
     sums = dict.fromkeys(_LIMITS, 0)
     at = 0
     while at < len(text):
@@ -147,7 +147,7 @@ def _sums(text: str) -> dict[str, int] | None:
 
 
 def _is_number(group: re.Match[str]) -> bool:
-    """A fraction is of seconds only; a sign and a point need no digit (as in Spark), else one."""
+    """Whether a number is valid in Spark: fractions of seconds only; a sign may stand alone."""
     if group["point"] is None:
         return bool(group["whole"]) and int(group["whole"]) < _LONG
     digits = group["whole"] or group["sign"] or group["digits"]
@@ -171,7 +171,7 @@ def _flag(text: str) -> bool | None:
 
 
 def _count(text: str) -> int | None:
-    """A number from 0 on."""
+    """A non-negative integer."""
     return int(text) if re.fullmatch(r"\+?[0-9]{1,19}", text) else None
 
 
@@ -180,7 +180,7 @@ def _positive(text: str) -> int | None:
 
 
 def _index(text: str) -> int | None:
-    """A number from -1 on."""
+    """An integer of at least -1."""
     found = int(text) if re.fullmatch(r"[+-]?[0-9]{1,10}", text) else _INT
     return found if -1 <= found < _INT else None
 

@@ -1,6 +1,6 @@
-"""The schema of a table as its metadata tells it (PROTOCOL, "Schema Serialization Format").
+"""A table's schema, parsed from its metadata (PROTOCOL, "Schema Serialization Format").
 
-Names of files are physical names: those of column mapping, else the logical ones.
+Data files use physical names: those of column mapping, or the logical names without it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NESTED_IDS = "delta.columnMapping.nested.ids"
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A type without parts: ``long``, ``string``, ``timestamp_ntz``, ``void``, ``variant``..."""
+    """A primitive type: ``long``, ``string``, ``timestamp_ntz``, ``void``, ``variant``..."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """A decimal number."""
+    """A decimal type."""
 
     precision: int
     scale: int
@@ -41,10 +41,7 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column, or a field of a struct; ``id`` is its column mapping id.
-
-    ``nested_ids`` are those of list elements and of map keys and values below it, by path.
-    """
+    """A column or struct field. ``id`` is its column mapping id."""
 
     name: str
     physical_name: str
@@ -54,18 +51,18 @@ class Field:
 
     @property
     def nested_ids(self) -> Mapping[str, int]:
-        """The ids of elements, keys and values, by physical path; of icebergCompat tables only."""
+        """Ids of list elements, map keys and values by physical path; icebergCompat tables only."""
         return self.metadata.get(_NESTED_IDS, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """Fields in their order."""
+    """A struct type."""
 
     fields: tuple[Field, ...]
 
     def leaves(self, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Type]]:
-        """Physical path and type of every column that is no struct, depth first."""
+        """Physical path and type of each non-struct column, depth first."""
         for field in self.fields:
             path = (*above, field.physical_name)
             if isinstance(field.type, Struct):
@@ -80,14 +77,14 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A list of elements."""
+    """An array type."""
 
     element: Type
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Values by key."""
+    """A map type."""
 
     key: Type
     value: Type
@@ -98,14 +95,14 @@ Type = Primitive | Decimal | Struct | Array | Map
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """All columns of a table, and which of them are partition columns (logical names)."""
+    """All columns of a table, and the logical names of the partition columns."""
 
     columns: Struct
     partition_columns: tuple[str, ...]
 
     @classmethod
     def of(cls, metadata: Metadata, *, mapped: bool, table: str) -> Self:
-        """The schema of the metadata; ``mapped`` where column mapping is on. CorruptLogError."""
+        """Parse the schema; ``mapped`` if column mapping is on. Raises CorruptLogError."""
         try:
             parsed = json.loads(metadata.schema_string or "")
             columns = _struct(parsed, mapped=mapped)
@@ -125,12 +122,12 @@ class TableSchema:
 
     @property
     def data(self) -> Struct:
-        """The columns that data files hold."""
+        """The columns that data files contain: all but partition columns."""
         return self.columns.without(frozenset(self.partition_columns))
 
     @property
     def partitions(self) -> tuple[Field, ...]:
-        """The partition columns in their order."""
+        """The partition columns, in order."""
         by_name = {field.name: field for field in self.columns.fields}
         return tuple(by_name[name] for name in self.partition_columns)
 

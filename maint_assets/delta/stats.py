@@ -1,7 +1,7 @@
-"""The statistics of a data file: which columns have them, how a bound is cut, their JSON.
+"""File statistics: which columns have them, how bounds are truncated, and their JSON.
 
-PROTOCOL, "Per-file Statistics"; where that is open, as delta-spark writes them. A bound that
-cannot be given is left out, which readers take for unknown.
+PROTOCOL, "Per-file Statistics"; where it leaves a choice, as delta-spark writes them. A bound that
+cannot be expressed is left out, which readers treat as unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Bound = int | float | str | DecimalNumber
 
 STRING_PREFIX_LENGTH = 32
-"""The length of a string's bound where the table's properties name none."""
+"""Default length of string bounds."""
 
 _PART = r"(?:`(?:[^`]|``)*`|[^\s.,`]+)"
 _NAME = rf"{_PART}(?:\s*\.\s*{_PART})*"
@@ -42,9 +42,9 @@ _BOOLEAN = Primitive("boolean")
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What is known of a leaf column; a bound is None where no row has a value.
+    """Statistics of a leaf column; bounds are None if all values are null.
 
-    Bounds are exact and not cut: dates in days and timestamps in microseconds since 1970.
+    Bounds are exact, not truncated: dates in days, timestamps in microseconds since 1970.
     """
 
     path: ColumnPath
@@ -55,9 +55,9 @@ class ColumnStatistics:
 
 
 def indexed_columns(schema: TableSchema, properties: TableProperties) -> tuple[ColumnPath, ...]:
-    """The physical paths of the leaf columns that get statistics, in the order of the schema.
+    """Physical paths of the leaf columns that get statistics, in schema order.
 
-    A name in ``dataSkippingStatsColumns`` that the schema does not have is skipped.
+    Names in ``dataSkippingStatsColumns`` that the schema lacks are skipped.
     """
     leaves = _leaves(schema.data)
     text, count = properties.data_skipping_stats_columns, properties.data_skipping_num_indexed_cols
@@ -69,16 +69,16 @@ def indexed_columns(schema: TableSchema, properties: TableProperties) -> tuple[C
 
 
 def has_bounds(type_: Type) -> TypeGuard[Decimal | Primitive]:
-    """Whether columns of the type have a minimum and a maximum, not only a null count.
+    """Whether columns of the type get min and max, not only a null count.
 
-    Booleans too: delta-spark writes none and reads past them, and deltalake, which writes them,
-    takes a bound that is missing for null.
+    Includes booleans: delta-spark writes none and ignores them, but deltalake writes them and
+    treats a missing bound as null.
     """
     return isinstance(type_, Decimal) or (isinstance(type_, Primitive) and type_.name in _FORMATS)
 
 
 def is_skipping_eligible(type_: Type) -> bool:
-    """Whether Delta skips files by bounds of the type (its ``SkippingEligibleDataType``)."""
+    """Whether Delta skips files by bounds of the type (delta-spark's SkippingEligibleDataType)."""
     return has_bounds(type_) and type_ != _BOOLEAN
 
 
@@ -89,7 +89,7 @@ def stats_json(
     tight_bounds: bool,
     prefix_length: int = STRING_PREFIX_LENGTH,
 ) -> str:
-    """The text of ``add.stats``; ``tight_bounds`` where the table supports deletion vectors."""
+    """The JSON of ``add.stats``. Pass ``tight_bounds`` if the table supports deletion vectors."""
     lowest: dict[str, Any] = {}
     highest: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
@@ -108,14 +108,14 @@ def stats_json(
 
 
 def string_minimum(text: str, length: int) -> str:
-    """A text that is not greater: its first characters (code points)."""
+    """A lower bound of a string: its first ``length`` code points."""
     return text[:length]
 
 
 def string_maximum(text: str, length: int) -> str | None:
-    """A text that is not less, of at most about twice ``length`` UTF-16 units; None if none is.
+    """An upper bound of a string, at most about 2 x ``length`` UTF-16 units; None if impossible.
 
-    It is cut at ``length`` units, not inside a surrogate pair; a greater character follows the cut.
+    Cut at ``length`` units, not inside a surrogate pair, then a greater character is appended.
     """
     if _units(text[: length + 1]) <= length:
         return text
@@ -136,7 +136,7 @@ def string_maximum(text: str, length: int) -> str | None:
 def _leaves(
     struct: Struct, physical: ColumnPath = (), logical: ColumnPath = ()
 ) -> Iterator[tuple[ColumnPath, ColumnPath]]:
-    """Physical and lower-case logical path of every column that is no struct, depth first."""
+    """Physical path and lower-case logical path of each non-struct column, depth first."""
     for field in struct.fields:
         path, names = (*physical, field.physical_name), (*logical, field.name.lower())
         if isinstance(field.type, Struct):
@@ -146,7 +146,7 @@ def _leaves(
 
 
 def _names(text: str) -> Iterator[ColumnPath]:
-    """The lower-case names of a list as Spark reads it: what follows the list is ignored."""
+    """Parse a list of column names as Spark does, in lower case; trailing text is ignored."""
     match = _LIST.match(text)
     for name in re.findall(_NAME, match[0]) if match else ():
         yield tuple(_unquoted(part).lower() for part in re.findall(_PART, name))
@@ -173,7 +173,7 @@ def _cut(low: Bound | None, high: Bound | None, length: int) -> tuple[Bound | No
 
 
 def _put(tree: dict[str, Any], path: ColumnPath, value: object) -> None:
-    """Puts a value at its path; None makes the structs above it only, as in Spark."""
+    """Set a value at a path; None only creates the enclosing structs, as in Spark."""
     for name in path[:-1]:
         tree = tree.setdefault(name, {})
     if value is not None:
@@ -181,7 +181,7 @@ def _put(tree: dict[str, Any], path: ColumnPath, value: object) -> None:
 
 
 def _written(bound: Bound | None, type_: Decimal | Primitive) -> object:
-    """The bound as a value of JSON."""
+    """A bound as a JSON value."""
     if bound is None:
         return None
     return _FORMATS["decimal" if isinstance(type_, Decimal) else type_.name](bound)
@@ -194,12 +194,12 @@ def _number(value: float) -> float | str:
 
 
 def _decimal(value: DecimalNumber) -> msgspec.Raw:
-    """All digits of the scale, never by way of a float."""
+    """A decimal with all digits of its scale, never converted to float."""
     return msgspec.Raw(f"{value:f}".encode())
 
 
 def _date(days: int) -> str | None:
-    """``2020-02-29``; None outside the years 1 to 9999, which not all readers can read."""
+    """``2020-02-29``; None outside years 1 to 9999, which some readers cannot parse."""
     try:
         return (_DAY_ONE + timedelta(days)).isoformat()
     except OverflowError:
@@ -207,7 +207,7 @@ def _date(days: int) -> str | None:
 
 
 def _timestamp_ntz(micros: int) -> str | None:
-    """Cut to ms, for the maximum too: readers add one (as in ``_date`` None for far years)."""
+    """Truncated to ms, the maximum too, as readers add 1 ms; None for far years as in ``_date``."""
     try:
         return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="milliseconds")
     except OverflowError:

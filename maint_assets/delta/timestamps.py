@@ -1,4 +1,4 @@
-"""Times: when a commit was made without in-commit timestamps, and lengths as people read them."""
+"""Commit times without in-commit timestamps, and durations for people."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _UNITS = (
 
 
 LEAST_MS = 100_000_000_000
-"""A time below (of 1973) is none in ms: some writers leave it out, or give it in seconds."""
+"""Times below this (in 1973) are not in ms: some writers use 0, or seconds."""
 
 
 def monotonic(times: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """The times in ms by version, from (version, file time): each later than the one before.
+    """Make commit times strictly increasing, as Delta does: ms by version.
 
-    The first of the given versions keeps its time, as in Delta. Any order of the pairs will do.
+    ``times`` are pairs of version and file mtime in ms, in any order. The first keeps its time.
     """
     adjusted: dict[int, int] = {}
     last: int | None = None
@@ -34,7 +34,7 @@ def monotonic(times: Sequence[tuple[int, int]]) -> dict[int, int]:
 
 
 def shown_length(length_ms: int) -> str:
-    """A length of time as people read it: ``7 days``, ``1 day 12 hours``; two units at most."""
+    """A duration for people: ``7 days``, ``1 day 12 hours``; at most two units."""
     told: list[str] = []
     rest = length_ms
     for unit, unit_ms in _UNITS:
