@@ -10,6 +10,7 @@ import pyarrow as pa
 from maint_assets.delta.actions import is_only_add, may_hold, parse_action
 from maint_assets.delta.paths import TableRoot
 from maint_assets.delta.timestamps import LEAST_MS
+from maint_assets.errors import CorruptLogError
 from maint_assets.snapshot.log_units import log_errors, unit_lines
 from maint_assets.snapshot.places import placed, vector_path
 from maint_assets.snapshot.schemas import ACTION_ARROW
@@ -51,7 +52,12 @@ class JsonRows:
             for line in unit_lines(self._location, unit):
                 if not unit.adds and is_only_add(line):
                     continue
-                action = parse_action(line, table=self._location.uri, file=name)
+                try:
+                    action = parse_action(line, table=self._location.uri, file=name)
+                except CorruptLogError:
+                    if unit.covered and is_only_add(line):
+                        continue  # no reader needs it, and nothing is removed by it
+                    raise
                 if told is None and unit.commit_ms is not None:
                     told = _Told.of(self._location, unit, first=action)
                 self._rows.append(action, unit, told)
