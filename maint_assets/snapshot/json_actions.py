@@ -45,19 +45,15 @@ class JsonRows:
 
     def read(self, unit: LogUnit) -> Iterator[pa.RecordBatch]:
         """The file actions of a file, and of a commit the commit itself, as far as they are due."""
-        name = unit.path.rpartition("/")[2]
         told: _Told | None = None
         self._units.append((unit, len(self._rows.read)))
         with log_errors(self._location, unit):
             for line in unit_lines(self._location, unit):
                 if not unit.adds and is_only_add(line):
                     continue
-                try:
-                    action = parse_action(line, table=self._location.uri, file=name)
-                except CorruptLogError:
-                    if unit.covered and is_only_add(line):
-                        continue  # no reader needs it, and nothing is removed by it
-                    raise
+                action = self._parsed(line, unit)
+                if action is None:
+                    continue
                 if told is None and unit.commit_ms is not None:
                     told = _Told.of(self._location, unit, first=action)
                 self._rows.append(action, unit, told)
@@ -67,6 +63,19 @@ class JsonRows:
         if unit.commit_ms is not None:
             told = told or _Told(unit.version, "unknown", unit.commit_ms)
             self._commits.append((unit, told))
+
+    def _parsed(self, line: bytes, unit: LogUnit) -> Action | None:
+        """The action of a line; None for an invalid add in a commit that a checkpoint covers.
+
+        No reader needs that, and nothing is removed by it.
+        """
+        name = unit.path.rpartition("/")[2]
+        try:
+            return parse_action(line, table=self._location.uri, file=name)
+        except CorruptLogError:
+            if unit.covered and is_only_add(line):
+                return None
+            raise
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """The rows that are held, and the commits."""
