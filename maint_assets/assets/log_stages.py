@@ -305,7 +305,10 @@ def _plan(
 
 
 def _written_anchor(run: StageRun, head: TableHead, plan: LogCleanupPlan) -> int | None:
-    """The version of the checkpoint that the plan asks for, written; None when it asks for none."""
+    """The version of the checkpoint that the plan asks for, written; None when it asks for none.
+
+    Nothing has expired in it: newer versions, which are made of it then, may keep it longer.
+    """
     if not plan.creates_anchor or plan.anchor_version is None:
         return None
     with run.output.scratch() as scratch, typed_errors():
@@ -314,7 +317,7 @@ def _written_anchor(run: StageRun, head: TableHead, plan: LogCleanupPlan) -> int
             table_head(head.location, version=plan.anchor_version),
             parallelism=run.parallelism,
             scratch=scratch,
-            now_ms=run.now_ms(),
+            now_ms=None,
         )
     return plan.anchor_version
 
