@@ -66,7 +66,8 @@ class ExpiredLogsSummary:
     """The plan by kind, and the log that it was made from; sizes in bytes.
 
     ``cutoff_version`` is the newest commit at or before the cutoff, ``versions_ending`` counts
-    those that cannot be read afterwards. ``rejected`` tells of checkpoints that cannot be what the
+    those that cannot be read afterwards but could before, ``ending`` has first and last of each run
+    of them. ``rejected`` tells of checkpoints that cannot be what the
     log begins with, ``notes`` what else a person should know.
     """
 
@@ -75,6 +76,7 @@ class ExpiredLogsSummary:
     bytes_by_kind: dict[str, int]
     cutoff_version: int | None
     versions_ending: int
+    ending: list[tuple[int, int]]
     rejected: list[str]
     notes: list[str]
     log_files: int
@@ -126,14 +128,13 @@ def expired_logs_stage(run: StageRun) -> StageResult:
     written = run.output.written_rows(told_all.written, EXPIRED_SCHEMA)
     found, metrics = told_all.findings, written.metrics
     by_kind = {kind: metrics[f"kind_{kind}"] for kind in ORDER if metrics[f"kind_{kind}"]}
-    before, after = found.earliest_before, found.earliest_after
-    ending = 0 if before is None or after is None else after - before
     summary = ExpiredLogsSummary(
         plan=_plan(seen, asked, found, written=written),
         by_kind=by_kind,
         bytes_by_kind={kind: metrics[f"bytes_{kind}"] for kind in by_kind},
         cutoff_version=found.cutoff_version,
-        versions_ending=ending,
+        versions_ending=sum(last - first + 1 for first, last in found.ending),
+        ending=found.ending,
         rejected=found.rejected,
         notes=[*_notes(asked, run.table.log_cleanup), *_lite_notes(run, seen, found), *found.notes],
         log_files=found.log_files,

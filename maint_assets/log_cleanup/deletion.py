@@ -29,6 +29,7 @@ from maint_assets.delta.names import (
 from maint_assets.errors import CorruptLogError, LogGapError, StalePlanError
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS, log_directory
+from maint_assets.log_cleanup.readable import earliest_readable
 from maint_assets.log_cleanup.sidecars import referenced_sidecars, sidecar_paths
 from maint_assets.log_cleanup.soundness import soundness
 from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
@@ -170,7 +171,7 @@ class _Task:
         return Cleaned(
             outcomes={kind: dict(found) for kind, found in self.done.items()},
             bytes=self.bytes,
-            earliest_version=log_directory(self.location).earliest_readable(),
+            earliest_version=earliest_readable(log_directory(self.location)),
             attempt=0 if context is None else context.attemptNumber(),
         )
 

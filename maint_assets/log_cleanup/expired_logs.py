@@ -23,6 +23,11 @@ from maint_assets.log_cleanup.log_directory import (
     is_in,
     log_directory,
 )
+from maint_assets.log_cleanup.readable import (
+    earliest_readable,
+    missing_versions,
+    readable_versions,
+)
 from maint_assets.log_cleanup.sidecars import referenced_sidecars
 from maint_assets.log_cleanup.spark_selection import expired_by_files, hinted_version
 from maint_assets.storage import read
@@ -73,7 +78,8 @@ class Findings(msgspec.Struct, frozen=True):
 
     ``anchor_version`` is None when nothing is planned, ``stop_reason`` says why then.
     ``cutoff_version`` is the newest commit that the cutoff does not protect. ``rejected`` tells of
-    checkpoints that cannot be the anchor, ``notes`` what else a person should know.
+    checkpoints that cannot be the anchor, ``notes`` what else a person should know. ``ending`` are
+    the versions that can be read before and not after, first and last of each run.
     """
 
     anchor_version: int | None
@@ -84,6 +90,7 @@ class Findings(msgspec.Struct, frozen=True):
     notes: list[str]
     earliest_before: int | None
     earliest_after: int | None
+    ending: list[tuple[int, int]]
     log_files: int
     log_bytes: int
     log_commits: int
@@ -213,7 +220,14 @@ _REASONS = {
 
 
 def _findings(log: LogDirectory, found: Boundary, paths: set[str]) -> Findings:
-    after = found.anchor if found.creates else log.without(paths).earliest_readable()
+    before = readable_versions(log)
+    earliest, after = before[0][0] if before else None, before
+    earliest_after = earliest
+    if found.creates and found.anchor is not None:
+        earliest_after, after = found.anchor, [(found.anchor, int(log.commit_versions[-1]))]
+    elif paths:
+        left = log.without(paths)
+        earliest_after, after = earliest_readable(left), readable_versions(left)
     return Findings(
         anchor_version=found.anchor,
         stop_reason=found.stop_reason,
@@ -221,8 +235,9 @@ def _findings(log: LogDirectory, found: Boundary, paths: set[str]) -> Findings:
         creates_anchor=found.creates,
         rejected=found.rejected,
         notes=found.notes,
-        earliest_before=log.earliest_readable(),
-        earliest_after=after,
+        earliest_before=earliest,
+        earliest_after=earliest_after,
+        ending=missing_versions(before, after),
         log_files=log.files.num_rows,
         log_bytes=pc.sum(log.files["size"], min_count=0).as_py(),
         log_commits=log.commits.num_rows,

@@ -108,21 +108,6 @@ class LogDirectory:
         rows = self.commits.filter(pa.array((versions >= first) & (versions <= last)))
         return [entry for row in rows.to_pylist() if (entry := log_entry(row)) is not None]
 
-    def earliest_readable(self) -> int | None:
-        """The version from which on every one can be made of what is there; None without one.
-
-        A commit that is missing ends what begins before it (logs.md 3.8).
-        """
-        versions = self.commit_versions
-        if not versions.size:
-            return None
-        breaks = np.flatnonzero(np.diff(versions) != 1)
-        first = int(versions[breaks[-1] + 1]) if breaks.size else int(versions[0])
-        if first == 0:
-            return 0
-        usable = [each.version for each in self.checkpoints]
-        return min((v for v in usable if first <= v <= int(versions[-1])), default=None)
-
 
 def log_directory(location: Location) -> LogDirectory:
     """What lies in the log of a table now.
