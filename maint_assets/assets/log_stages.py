@@ -170,7 +170,7 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
     logger.info("Starting the deletion of log files older than %s", _gmt(plan.cutoff_ms))
     refuse_unrecorded(run.output.rows_location, plan.files)
     checkpoint = _written_anchor(run, head, plan)
-    done = _executed(run, plan)
+    done = _executed(run, seen)
     seconds = time.monotonic() - started
     logger.info("Deleted %s log files older than %s", done.count("deleted"), _gmt(plan.cutoff_ms))
     summary = DeletedLogsSummary(
@@ -187,8 +187,8 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
         },
         earliest_version=done.earliest_version,
         checkpoint_version=checkpoint,
-        log_files=seen.log_files - done.count("deleted"),
-        log_bytes=seen.log_bytes - done.bytes,
+        log_files=done.log_files,
+        log_bytes=done.log_bytes,
         seconds=round(seconds, 3),
         files_per_second=round(done.count("deleted") / seconds, 1),
         ledger=run.output.rows_location.path,
@@ -323,9 +323,10 @@ def _written_anchor(run: StageRun, head: TableHead, plan: LogCleanupPlan) -> int
     return plan.anchor_version
 
 
-def _executed(run: StageRun, plan: LogCleanupPlan) -> Cleaned:
+def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
+    plan = seen.plan
     if not plan.files:
-        return Cleaned({}, 0, plan.earliest_version_before, 0)
+        return Cleaned({}, 0, plan.earliest_version_before, seen.log_files, seen.log_bytes, 0)
     ledger = run.output.rows_location
     with acting(run, plan.files, digest=plan.digest), typed_errors():
         parts = run.upstream("expired_logs").parts()

@@ -6,6 +6,7 @@ commit before the cutoff (PROTOCOL, "Metadata Cleanup").
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -115,7 +116,23 @@ def expired_logs(location: Location, terms: Terms) -> tuple[pa.Table, Findings]:
     rows = _rows(log, times, paths)
     if found.stop_reason is None and not rows.num_rows:
         found = Boundary(None, "nothing_to_delete", found.cutoff, notes=found.notes)
+    if log.links:
+        found = _with_links(log, found)
     return rows, _findings(log, found, paths)
+
+
+def _with_links(log: LogDirectory, found: Boundary) -> Boundary:
+    """What was found, with links of the log told, as the reason where they are it."""
+    first = min(log.links, key=lambda file: file.version)
+    note = f"symbolic links in the log are left alone: {len(log.links)}, such as {first.name}"
+    linked, commits = log.linked_commits, log.commit_versions
+    is_reason = {
+        "no_expired_commit": bool(linked) and linked[0] < int(commits.min(initial=linked[0] + 1)),
+        "gap": any(version > (found.cutoff or 0) for version in linked),
+        "no_checkpoint_before_cutoff": bool(log.odd),
+    }
+    reason = "links" if is_reason.get(found.stop_reason or "") else found.stop_reason
+    return replace(found, stop_reason=reason, notes=[*found.notes, note])
 
 
 def _paths(log: LogDirectory, found: Boundary, terms: Terms) -> set[str]:
@@ -238,9 +255,9 @@ def _findings(log: LogDirectory, found: Boundary, paths: set[str]) -> Findings:
         earliest_before=earliest,
         earliest_after=earliest_after,
         ending=missing_versions(before, after),
-        log_files=log.files.num_rows,
-        log_bytes=pc.sum(log.files["size"], min_count=0).as_py(),
-        log_commits=log.commits.num_rows,
+        log_files=log.file_count,
+        log_bytes=log.bytes,
+        log_commits=log.commits.num_rows + len(log.linked_commits),
         log_checkpoints=len(log.checkpoints),
     )
 

@@ -23,7 +23,7 @@ def readable_versions(log: LogDirectory) -> Runs:
     A run of commits is made from version 0 or its oldest checkpoint that can be opened; a commit
     that is missing ends it (logs.md 3.8).
     """
-    versions = np.unique(log.commit_versions)
+    versions = np.union1d(log.commit_versions, np.array(log.linked_commits, np.int64))
     found: Runs = []
     for run in np.split(versions, np.flatnonzero(np.diff(versions) != 1) + 1):
         first = _first_readable(log, int(run[0]), int(run[-1])) if run.size else None
@@ -34,7 +34,7 @@ def readable_versions(log: LogDirectory) -> Runs:
 
 def earliest_readable(log: LogDirectory) -> int | None:
     """The version from which on every one can be made of what is there; None without one."""
-    newest = int(log.commit_versions.max(initial=-1))
+    newest = max([int(log.commit_versions.max(initial=-1)), *log.linked_commits])
     return next((first for first, last in readable_versions(log) if last == newest), None)
 
 

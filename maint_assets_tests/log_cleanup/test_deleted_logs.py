@@ -177,6 +177,22 @@ def test_files_that_changed_or_went_meanwhile_are_told(tmp_path: Path, cleaning_
     assert (outcome, error) == ("skipped", "changed since it was planned")
 
 
+def test_what_is_left_is_what_is_there(tmp_path: Path, cleaning_of: CleaningOf):
+    builder = daily_log(tmp_path, checkpoints=(5, 10), checksums=False)
+    chain = cleaning_of(tmp_path)
+    report = chain.plan_cleanup()
+    for version in range(8):
+        (builder.log / f"{version:020d}.json").unlink()
+
+    done = chain.clean(report)
+
+    left = [path.stat().st_size for path in builder.log.glob("0*")]
+    found = done.json()
+    assert (found["deleted"], found["missing"]) == ({"commit": 2, "checkpoint": 1}, 8)
+    assert done.done and (done.done.log_files, done.done.log_bytes) == (len(left), sum(left))
+    assert (found["log_files"], found["log_bytes"]) == (len(left), sum(left))
+
+
 def _lose(builder: TableBuilder) -> None:
     (builder.log / single(10)).unlink()
 
