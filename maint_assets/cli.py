@@ -314,6 +314,7 @@ def _one_table(
     from maint_assets.storage.location import Location  # noqa: PLC0415
 
     path = Location.of(uri).path
+    _refuse_workspace(Path(workspace).resolve(), Path(path))
     mark = hashlib.sha256(path.encode()).hexdigest()[:8]
     name = re.sub(r"\W", "_", Path(path).name, flags=re.ASCII)[:_NAME_LENGTH] + f"_{mark}"
     try:
@@ -324,6 +325,21 @@ def _one_table(
         message = first["msg"].removeprefix("Value error, ")
         raise ConfigError(_OPTIONS.get(option, option), message, "mend that value") from None
     return config.Maintenance(workspace=str(Path(workspace).resolve()), tables=(table,)), table
+
+
+def _refuse_workspace(workspace: Path, table: Path) -> None:
+    """ConfigError for a workspace among a table's files, or where no directory can be."""
+    remedy = "put it beside the tables"
+    if workspace.is_relative_to(table):
+        first = next(iter(workspace.relative_to(table).parts), "")
+        if first == "_delta_log" or not first.startswith(("_", ".")):
+            raise ConfigError(
+                str(table), f"the workspace {workspace} lies inside the table", remedy
+            )
+    for place in (workspace, *workspace.parents):
+        if place.exists() and not place.is_dir():
+            found = f"the workspace {workspace} cannot be made: {place} is not a directory"
+            raise ConfigError(str(table), found, remedy)
 
 
 class _Steps(NamedTuple):

@@ -41,6 +41,9 @@ _WAYS = {
 _LINE = 40
 """Characters of a summary that are seen beside a preview, whose path is longer."""
 
+_RUNS = 3
+"""Runs of versions that are named one by one."""
+
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _FOLDS = textwrap.TextWrapper(_LINE, break_long_words=False, break_on_hyphens=False)
 
@@ -93,16 +96,24 @@ def ends_line(planned: ExpiredLogsSummary) -> str:
 
 
 def _ending(planned: ExpiredLogsSummary) -> str:
-    before, after = planned.plan.earliest_version_before, planned.plan.earliest_version_after
-    if before is None or after == before:
+    if not planned.ending:
         return "every version that can be read now stays readable"
-    if after is None:
+    if planned.plan.earliest_version_after is None:
         return "no version can be read any more"
-    gone = f"version {before}" if after == before + 1 else f"versions {before} to {after - 1}"
     newest = planned.cutoff_version
-    lost = newest is not None and after > newest
+    lost = newest is not None and any(first <= newest <= last for first, last in planned.ending)
     too = f", also {newest}, which was the newest then" if lost else ""
-    return f"{gone} can be read no more{too}"
+    return f"{_versions(planned)} can be read no more{too}"
+
+
+def _versions(planned: ExpiredLogsSummary) -> str:
+    """The versions that end, run by run where these are few."""
+    runs = planned.ending
+    if len(runs) > _RUNS:
+        return f"{planned.versions_ending:,} versions from {runs[0][0]} to {runs[-1][1]}"
+    shown = [f"{first}" if first == last else f"{first} to {last}" for first, last in runs]
+    plural = "" if planned.versions_ending == 1 else "s"
+    return f"version{plural} " + " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
 def deleted_line(done: DeletedLogsSummary) -> str:

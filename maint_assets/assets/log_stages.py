@@ -66,7 +66,8 @@ class ExpiredLogsSummary:
     """The plan by kind, and the log that it was made from; sizes in bytes.
 
     ``cutoff_version`` is the newest commit at or before the cutoff, ``versions_ending`` counts
-    those that cannot be read afterwards. ``rejected`` tells of checkpoints that cannot be what the
+    those that cannot be read afterwards but could before, ``ending`` has first and last of each run
+    of them. ``rejected`` tells of checkpoints that cannot be what the
     log begins with, ``notes`` what else a person should know.
     """
 
@@ -75,6 +76,7 @@ class ExpiredLogsSummary:
     bytes_by_kind: dict[str, int]
     cutoff_version: int | None
     versions_ending: int
+    ending: list[tuple[int, int]]
     rejected: list[str]
     notes: list[str]
     log_files: int
@@ -126,14 +128,13 @@ def expired_logs_stage(run: StageRun) -> StageResult:
     written = run.output.written_rows(told_all.written, EXPIRED_SCHEMA)
     found, metrics = told_all.findings, written.metrics
     by_kind = {kind: metrics[f"kind_{kind}"] for kind in ORDER if metrics[f"kind_{kind}"]}
-    before, after = found.earliest_before, found.earliest_after
-    ending = 0 if before is None or after is None else after - before
     summary = ExpiredLogsSummary(
         plan=_plan(seen, asked, found, written=written),
         by_kind=by_kind,
         bytes_by_kind={kind: metrics[f"bytes_{kind}"] for kind in by_kind},
         cutoff_version=found.cutoff_version,
-        versions_ending=ending,
+        versions_ending=sum(last - first + 1 for first, last in found.ending),
+        ending=found.ending,
         rejected=found.rejected,
         notes=[*_notes(asked, run.table.log_cleanup), *_lite_notes(run, seen, found), *found.notes],
         log_files=found.log_files,
@@ -169,7 +170,7 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
     logger.info("Starting the deletion of log files older than %s", _gmt(plan.cutoff_ms))
     refuse_unrecorded(run.output.rows_location, plan.files)
     checkpoint = _written_anchor(run, head, plan)
-    done = _executed(run, plan)
+    done = _executed(run, seen)
     seconds = time.monotonic() - started
     logger.info("Deleted %s log files older than %s", done.count("deleted"), _gmt(plan.cutoff_ms))
     summary = DeletedLogsSummary(
@@ -186,8 +187,8 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
         },
         earliest_version=done.earliest_version,
         checkpoint_version=checkpoint,
-        log_files=seen.log_files - done.count("deleted"),
-        log_bytes=seen.log_bytes - done.bytes,
+        log_files=done.log_files,
+        log_bytes=done.log_bytes,
         seconds=round(seconds, 3),
         files_per_second=round(done.count("deleted") / seconds, 1),
         ledger=run.output.rows_location.path,
@@ -305,7 +306,10 @@ def _plan(
 
 
 def _written_anchor(run: StageRun, head: TableHead, plan: LogCleanupPlan) -> int | None:
-    """The version of the checkpoint that the plan asks for, written; None when it asks for none."""
+    """The version of the checkpoint that the plan asks for, written; None when it asks for none.
+
+    Nothing has expired in it: newer versions, which are made of it then, may keep it longer.
+    """
     if not plan.creates_anchor or plan.anchor_version is None:
         return None
     with run.output.scratch() as scratch, typed_errors():
@@ -314,14 +318,15 @@ def _written_anchor(run: StageRun, head: TableHead, plan: LogCleanupPlan) -> int
             table_head(head.location, version=plan.anchor_version),
             parallelism=run.parallelism,
             scratch=scratch,
-            now_ms=run.now_ms(),
+            now_ms=None,
         )
     return plan.anchor_version
 
 
-def _executed(run: StageRun, plan: LogCleanupPlan) -> Cleaned:
+def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
+    plan = seen.plan
     if not plan.files:
-        return Cleaned({}, 0, plan.earliest_version_before, 0)
+        return Cleaned({}, 0, plan.earliest_version_before, seen.log_files, seen.log_bytes, 0)
     ledger = run.output.rows_location
     with acting(run, plan.files, digest=plan.digest), typed_errors():
         parts = run.upstream("expired_logs").parts()

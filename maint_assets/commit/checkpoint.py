@@ -66,11 +66,12 @@ class WrittenCheckpoint:
 
 
 def write_checkpoint(
-    spark: SparkSession, head: TableHead, *, parallelism: int, scratch: str, now_ms: int
+    spark: SparkSession, head: TableHead, *, parallelism: int, scratch: str, now_ms: int | None
 ) -> WrittenCheckpoint:
     """The checkpoint of the head's version, written unless it has one.
 
-    Tombstones stay that were removed within the table's own retention. Raises
+    Tombstones and applications stay that are within the table's own retentions, all of them without
+    a time: newer versions may have longer ones. Raises
     UnsupportedFeatureError, ChecksumMismatchError, CommitError, CorruptLogError or LogGapError;
     the hint moves only to what was read back, and never to an older version.
     """
@@ -80,7 +81,8 @@ def write_checkpoint(
     made = str(Path(scratch) / str(uuid.uuid4()))
     others = overview(head, now_ms=now_ms).rows()
     shape = CheckpointShape.of(head)
-    kept_after_ms = now_ms - head.properties.deleted_file_retention_ms
+    retention_ms = head.properties.deleted_file_retention_ms
+    kept_after_ms = None if now_ms is None else now_ms - retention_ms
     state = file_state(
         spark, head, kept_after_ms=kept_after_ms, parallelism=parallelism, scratch=f"{made}/keys"
     )

@@ -29,6 +29,7 @@ from maint_assets.delta.names import (
 from maint_assets.errors import CorruptLogError, LogGapError, StalePlanError
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS, log_directory
+from maint_assets.log_cleanup.readable import earliest_readable
 from maint_assets.log_cleanup.sidecars import referenced_sidecars, sidecar_paths
 from maint_assets.log_cleanup.soundness import soundness
 from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
@@ -75,12 +76,15 @@ def refuse_clock_skew(table: str, *, now_ms: int) -> None:
 class Cleaned(msgspec.Struct, frozen=True):
     """What a deletion did: files by kind and outcome, bytes of those that are gone now.
 
-    ``earliest_version`` is the oldest version that can be read afterwards.
+    ``earliest_version`` is the oldest version that can be read afterwards; the log has
+    ``log_files`` of ``log_bytes`` then.
     """
 
     outcomes: dict[str, dict[str, int]]
     bytes: int
     earliest_version: int | None
+    log_files: int
+    log_bytes: int
     attempt: int
 
     def count(self, outcome: str) -> int:
@@ -166,11 +170,13 @@ class _Task:
 
     def cleaned(self) -> Cleaned:
         """What was done, and where the log begins now."""
-        context = TaskContext.get()
+        context, log = TaskContext.get(), log_directory(self.location)
         return Cleaned(
             outcomes={kind: dict(found) for kind, found in self.done.items()},
             bytes=self.bytes,
-            earliest_version=log_directory(self.location).earliest_readable(),
+            earliest_version=earliest_readable(log),
+            log_files=log.file_count,
+            log_bytes=log.bytes,
             attempt=0 if context is None else context.attemptNumber(),
         )
 

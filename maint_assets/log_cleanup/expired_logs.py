@@ -6,6 +6,7 @@ commit before the cutoff (PROTOCOL, "Metadata Cleanup").
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +23,11 @@ from maint_assets.log_cleanup.log_directory import (
     LogDirectory,
     is_in,
     log_directory,
+)
+from maint_assets.log_cleanup.readable import (
+    earliest_readable,
+    missing_versions,
+    readable_versions,
 )
 from maint_assets.log_cleanup.sidecars import referenced_sidecars
 from maint_assets.log_cleanup.spark_selection import expired_by_files, hinted_version
@@ -73,7 +79,8 @@ class Findings(msgspec.Struct, frozen=True):
 
     ``anchor_version`` is None when nothing is planned, ``stop_reason`` says why then.
     ``cutoff_version`` is the newest commit that the cutoff does not protect. ``rejected`` tells of
-    checkpoints that cannot be the anchor, ``notes`` what else a person should know.
+    checkpoints that cannot be the anchor, ``notes`` what else a person should know. ``ending`` are
+    the versions that can be read before and not after, first and last of each run.
     """
 
     anchor_version: int | None
@@ -84,6 +91,7 @@ class Findings(msgspec.Struct, frozen=True):
     notes: list[str]
     earliest_before: int | None
     earliest_after: int | None
+    ending: list[tuple[int, int]]
     log_files: int
     log_bytes: int
     log_commits: int
@@ -108,7 +116,23 @@ def expired_logs(location: Location, terms: Terms) -> tuple[pa.Table, Findings]:
     rows = _rows(log, times, paths)
     if found.stop_reason is None and not rows.num_rows:
         found = Boundary(None, "nothing_to_delete", found.cutoff, notes=found.notes)
+    if log.links:
+        found = _with_links(log, found)
     return rows, _findings(log, found, paths)
+
+
+def _with_links(log: LogDirectory, found: Boundary) -> Boundary:
+    """What was found, with links of the log told, as the reason where they are it."""
+    first = min(log.links, key=lambda file: file.version)
+    note = f"symbolic links in the log are left alone: {len(log.links)}, such as {first.name}"
+    linked, commits = log.linked_commits, log.commit_versions
+    is_reason = {
+        "no_expired_commit": bool(linked) and linked[0] < int(commits.min(initial=linked[0] + 1)),
+        "gap": any(version > (found.cutoff or 0) for version in linked),
+        "no_checkpoint_before_cutoff": bool(log.odd),
+    }
+    reason = "links" if is_reason.get(found.stop_reason or "") else found.stop_reason
+    return replace(found, stop_reason=reason, notes=[*found.notes, note])
 
 
 def _paths(log: LogDirectory, found: Boundary, terms: Terms) -> set[str]:
@@ -213,7 +237,14 @@ _REASONS = {
 
 
 def _findings(log: LogDirectory, found: Boundary, paths: set[str]) -> Findings:
-    after = found.anchor if found.creates else log.without(paths).earliest_readable()
+    before = readable_versions(log)
+    earliest, after = before[0][0] if before else None, before
+    earliest_after = earliest
+    if found.creates and found.anchor is not None:
+        earliest_after, after = found.anchor, [(found.anchor, int(log.commit_versions[-1]))]
+    elif paths:
+        left = log.without(paths)
+        earliest_after, after = earliest_readable(left), readable_versions(left)
     return Findings(
         anchor_version=found.anchor,
         stop_reason=found.stop_reason,
@@ -221,11 +252,12 @@ def _findings(log: LogDirectory, found: Boundary, paths: set[str]) -> Findings:
         creates_anchor=found.creates,
         rejected=found.rejected,
         notes=found.notes,
-        earliest_before=log.earliest_readable(),
-        earliest_after=after,
-        log_files=log.files.num_rows,
-        log_bytes=pc.sum(log.files["size"], min_count=0).as_py(),
-        log_commits=log.commits.num_rows,
+        earliest_before=earliest,
+        earliest_after=earliest_after,
+        ending=missing_versions(before, after),
+        log_files=log.file_count,
+        log_bytes=log.bytes,
+        log_commits=log.commits.num_rows + len(log.linked_commits),
         log_checkpoints=len(log.checkpoints),
     )
 

@@ -60,17 +60,34 @@ class LogDirectory:
     """The files of a log that have a name which somebody gives them; all others are not seen.
 
     ``files`` has LOG_FILES_ARROW, in no order. ``odd`` names checkpoints that are links or
-    directories: other readers may use what we do not look into.
+    directories: other readers may use what we do not look into. ``links`` are those with a name of
+    the protocol that are links: nothing is done to them.
     """
 
     location: Location
     files: pa.Table
     odd: tuple[str, ...] = ()
+    links: tuple[LogFile, ...] = ()
 
     def without(self, paths: set[str]) -> LogDirectory:
         """The log as it is once some files are gone."""
         kept = self.files.filter(pc.invert(is_in(self.files, paths)))
-        return LogDirectory(self.location, kept, self.odd)
+        return LogDirectory(self.location, kept, self.odd, self.links)
+
+    @property
+    def file_count(self) -> int:
+        """The files, links among them."""
+        return self.files.num_rows + len(self.links)
+
+    @property
+    def bytes(self) -> int:
+        """The size of the files, without what lies behind links."""
+        return pc.sum(self.files["size"], min_count=0).as_py()
+
+    @property
+    def linked_commits(self) -> list[int]:
+        """The versions of the commits that are links, ascending."""
+        return sorted(f.version for f in self.links if f.kind is LogFileKind.COMMIT)
 
     def of(self, *kinds: str) -> pa.Table:
         """The files of some kinds."""
@@ -108,21 +125,6 @@ class LogDirectory:
         rows = self.commits.filter(pa.array((versions >= first) & (versions <= last)))
         return [entry for row in rows.to_pylist() if (entry := log_entry(row)) is not None]
 
-    def earliest_readable(self) -> int | None:
-        """The version from which on every one can be made of what is there; None without one.
-
-        A commit that is missing ends what begins before it (logs.md 3.8).
-        """
-        versions = self.commit_versions
-        if not versions.size:
-            return None
-        breaks = np.flatnonzero(np.diff(versions) != 1)
-        first = int(versions[breaks[-1] + 1]) if breaks.size else int(versions[0])
-        if first == 0:
-            return 0
-        usable = [each.version for each in self.checkpoints]
-        return min((v for v in usable if first <= v <= int(versions[-1])), default=None)
-
 
 def log_directory(location: Location) -> LogDirectory:
     """What lies in the log of a table now.
@@ -136,13 +138,16 @@ def log_directory(location: Location) -> LogDirectory:
     )
     found = [LOG_FILES_ARROW.empty_table()]
     odd: list[str] = []
+    links: list[LogFile] = []
     for directory, named in places:
         if directory != LOG and read.is_link(location, directory):
             continue
         for entries in read.directory(location, directory):
             found += _tables(directory, entries, named)
-            odd += _odd_checkpoints(entries) if directory == LOG else []
-    return LogDirectory(location, pa.concat_tables(found), tuple(odd))
+            if directory == LOG:
+                odd += _odd_checkpoints(entries)
+                links += _links(entries)
+    return LogDirectory(location, pa.concat_tables(found), tuple(odd), tuple(links))
 
 
 def is_in(files: pa.Table, paths: set[str], column: str = "path") -> pa.ChunkedArray:
@@ -208,6 +213,13 @@ def _odd_checkpoints(entries: Entries) -> Iterator[str]:
         file = None if stat.S_ISREG(mode) else LogFile.parse(name)
         if file is not None and file.format_rank >= 0:
             yield name
+
+
+def _links(entries: Entries) -> Iterator[LogFile]:
+    for name, mode in zip(entries.names, entries.modes, strict=True):
+        file = LogFile.parse(name) if stat.S_ISLNK(mode) else None
+        if file is not None:
+            yield file
 
 
 def _plain(files: pa.Table, told: pa.StructArray) -> pa.Table:

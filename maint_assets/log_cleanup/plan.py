@@ -36,6 +36,7 @@ STOP_REASONS = {
     "anchor_invalid": "no checkpoint as old as the versions that are kept is sound: all commits "
     "are needed",
     "gap": "a commit after the checkpoint that the log would begin with is missing",
+    "links": "files of the log that would have to be read are symbolic links: these are left alone",
     "checkpoint_protection": "the table protects its checkpoints, and a version that would go has "
     "a protocol that is not known",
     "no_hint": "without _last_checkpoint Delta deletes nothing",

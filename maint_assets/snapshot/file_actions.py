@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from maint_assets.delta.paths import TableRoot
 from maint_assets.snapshot.json_actions import JsonRows
-from maint_assets.snapshot.log_units import log_errors
+from maint_assets.snapshot.log_units import action_fields, log_errors
 from maint_assets.snapshot.places import placed, vector_path
 from maint_assets.snapshot.schemas import ACTION_ARROW
 from maint_assets.storage import read
@@ -56,6 +56,7 @@ def _checkpoint_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBat
 def _action_rows(
     file: pq.ParquetFile, action: str, *, unit: LogUnit, root: TableRoot
 ) -> Iterator[pa.RecordBatch]:
+    action_fields(file.schema_arrow, action)
     names = ("path", "size", _TIMES[action], *(f"deletionVector.{name}" for name in _DV_FIELDS))
     columns = [f"{action}.{name}" for name in names]
     batches = file.iter_batches(columns=columns, batch_size=_BATCH_ROWS)

@@ -14,7 +14,7 @@ from maint_assets.delta.actions import Add, DeletionVector, Long, Remove
 from maint_assets.delta.paths import canonical_key
 from maint_assets.errors import CorruptLogError
 from maint_assets.snapshot.full_schemas import FULL_ARROW
-from maint_assets.snapshot.log_units import log_errors, unit_lines
+from maint_assets.snapshot.log_units import action_fields, log_errors, unit_lines
 from maint_assets.snapshot.parsed_stats import PARSED, instants, lacks_texts, stats_texts
 from maint_assets.storage.location import Location
 
@@ -67,7 +67,7 @@ def _parquet_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]
 
 
 def _action_rows(file: pq.ParquetFile, action: str, unit: LogUnit) -> Iterator[pa.RecordBatch]:
-    there = {field.name for field in file.schema_arrow.field(action).type}
+    there = set(action_fields(file.schema_arrow, action))
     wanted = [*_KEY_FIELDS] if unit.keys else FULL_ARROW.field(action).type.names
     parsed = action == "add" and not unit.keys and PARSED in there and lacks_texts(file)
     names = [name for name in (*wanted, *([PARSED] if parsed else [])) if name in there]

@@ -13,6 +13,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from maint_assets.delta.names import commit_name
+from maint_assets.errors import CorruptLogError
 from maint_assets.snapshot.full_actions import full_actions_of
 from maint_assets.snapshot.full_schemas import FULL_ARROW, LIVE_ADDS_ARROW
 from maint_assets.snapshot.log_units import checkpoint_units, commit_units, total_bytes
@@ -47,18 +49,34 @@ def live_adds(
 
 
 def file_state(
-    spark: SparkSession, head: TableHead, *, kept_after_ms: int, parallelism: int, scratch: str
+    spark: SparkSession,
+    head: TableHead,
+    *,
+    kept_after_ms: int | None,
+    parallelism: int,
+    scratch: str,
 ) -> list[Rows]:
     """The file actions of a checkpoint of the head's version: FULL_ARROW.
 
-    They are its live adds, and its tombstones with a deletion timestamp after ``kept_after_ms``.
+    They are its live adds, and its tombstones with a deletion timestamp after ``kept_after_ms``,
+    all of them without that. Executors raise CorruptLogError where the newest action of a file is
+    one of two of one commit, too: readers differ on whether that file is there.
     """
-    every = _newest(spark, head, removes=True, parallelism=parallelism, scratch=scratch)
+    every = _newest(
+        spark, head, removes=True, refuses_both=True, parallelism=parallelism, scratch=scratch
+    )
+    if kept_after_ms is None:
+        return every
     return [rows.then(partial(_unexpired, kept_after_ms=kept_after_ms)) for rows in every]
 
 
-def newest_full_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The newest action of each key."""
+def newest_full_actions(
+    actions: Iterable[pa.RecordBatch], *, refusing_both: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The newest action of each key.
+
+    With the table to refuse, CorruptLogError where one commit adds and removes it.
+    """
     every = pa.Table.from_batches(actions, FULL_ARROW)
     if not every.num_rows:
         return
@@ -67,20 +85,52 @@ def newest_full_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
     keys = every.select(_KEY).take(order).append_column("row", row)
     last = keys.group_by(_KEY, use_threads=False).aggregate([("row", "max")])
     newest = every.take(order.take(last["row_max"]))
+    if refusing_both is not None:
+        _refuse_both(every, newest, table=refusing_both)
     yield from newest.combine_chunks().to_batches()
 
 
+def _refuse_both(every: pa.Table, newest: pa.Table, *, table: str) -> None:
+    """CorruptLogError where a commit that adds a file for the last time removes it as well."""
+    is_add = pc.is_valid(newest["add"])
+    adds, removes = newest.filter(is_add), every.filter(pc.is_valid(every["remove"]))
+    wanted = _key_and_order(removes, pc.add(removes["ord"], 1))
+    both = adds.filter(pc.is_in(_key_and_order(adds, adds["ord"]), value_set=wanted))
+    if not both.num_rows:
+        return
+    row = both.slice(0, 1).to_pylist()[0]
+    raise CorruptLogError(
+        table,
+        f"{commit_name(row['ord'] // 2)} both adds and removes {row['add']['path']}: readers "
+        "differ on whether that file is there, and a checkpoint would decide it",
+        "add or remove that file in a new commit",
+    )
+
+
+def _key_and_order(actions: pa.Table, order: pa.ChunkedArray) -> pa.Array:
+    return pc.binary_join_element_wise(key_texts(actions), pc.cast(order, pa.string()), "@")
+
+
 def _newest(
-    spark: SparkSession, head: TableHead, *, removes: bool, parallelism: int, scratch: str
+    spark: SparkSession,
+    head: TableHead,
+    *,
+    removes: bool,
+    parallelism: int,
+    scratch: str,
+    refuses_both: bool = False,
 ) -> list[Rows]:
     """The newest action of each key, of those that only older tombstones have none if not asked."""
     table, checkpoint = head.location.path, _only(checkpoint_units(head), removes=removes)
     tail = [unit for unit in commit_units(head) if unit.version > _base(head)]
+    newest = partial(newest_full_actions, refusing_both=head.table if refuses_both else None)
     if total_bytes(tail) > BUCKET_BYTES:
-        return [_met(spark, table, [*tail, *checkpoint], parallelism=parallelism, scratch=scratch)]
+        read = [*tail, *checkpoint]
+        met = _met(spark, table, read, parallelism=parallelism, scratch=scratch)
+        return [met.then(newest)]
 
     def winners(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
-        yield from newest_full_actions(full_actions_of(table, read))
+        yield from newest(full_actions_of(table, read))
 
     def streamed(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
         named = [msgspec.structs.replace(unit, keys=True) for unit in tail]
@@ -105,7 +155,7 @@ def _newest(
 def _met(
     spark: SparkSession, table: str, read: list[LogUnit], *, parallelism: int, scratch: str
 ) -> Rows:
-    """The newest actions of files of the log, reconciled in buckets of keys."""
+    """The actions of files of the log, in buckets of keys."""
 
     def actions(some: list[LogUnit]) -> Iterator[pa.RecordBatch]:
         yield from full_actions_of(table, some)
@@ -113,8 +163,7 @@ def _met(
     packages = packed(read, parallelism, weight=lambda unit: unit.size)
     every = units(spark, packages, actions, kind=LogUnit)
     buckets = in_waves(-(-sum(map(_weight, read)) // BUCKET_BYTES), parallelism)
-    met = exchanged(spark, [every], by=_KEY, buckets=buckets, scratch=scratch)
-    return met.then(newest_full_actions)
+    return exchanged(spark, [every], by=_KEY, buckets=buckets, scratch=scratch)
 
 
 def _without(

@@ -81,15 +81,25 @@ def log_files(location: Location, *, since: int | None = None) -> list[LogEntry]
     """The named files of the log in listing order; empty checkpoint files are no files.
 
     Of all versions, or as Delta lists a log from a version on: by name. Raises CorruptLogError for
-    a commit that is a directory, a device or a link to nothing.
+    a commit that is a directory, a device or a link to nothing, and for a name that is not UTF-8.
     """
     first = None if since is None else f"{since:020d}."
-    found = ((LogFile.parse(entry.name), entry) for entry in read.files(location, LOG, first=first))
+    found = [(LogFile.parse(entry.name), entry) for entry in read.files(location, LOG, first=first)]
+    _refuse_foreign_names((file for file, _ in found if file is not None), table=location.uri)
     return [
         LogEntry(file, entry.size, entry.modified_ms)
         for file, entry in found
         if file is not None and _is_file(file, entry.size, table=location.uri)
     ]
+
+
+def _refuse_foreign_names(files: Iterable[LogFile], *, table: str) -> None:
+    """CorruptLogError for a checkpoint by a name that no reader of the log could be told."""
+    for file in files:
+        if not read.is_utf8(file.name):
+            shown = file.name.encode("ascii", "backslashreplace").decode()
+            found = f"{shown} in _delta_log has a name that is not UTF-8"
+            raise CorruptLogError(table, found, "rename or remove it")
 
 
 def _is_file(file: LogFile, size: int, *, table: str) -> bool:

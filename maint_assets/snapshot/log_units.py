@@ -58,6 +58,14 @@ def unit_lines(location: Location, unit: LogUnit) -> Iterator[bytes]:
     return lines(location, unit.path)
 
 
+def action_fields(schema: pa.Schema, action: str) -> list[str]:
+    """The fields of a kind of action in a checkpoint; ArrowInvalid where it is no struct."""
+    kind = schema.field(action).type
+    if not pa.types.is_struct(kind):
+        raise pa.ArrowInvalid(f"{action} is a column of {kind}, not of structs")
+    return [field.name for field in kind]
+
+
 @contextmanager
 def log_errors(location: Location, unit: LogUnit) -> Generator[None, None, None]:
     """What reading a file of the log raises, as CorruptLogError or LogGapError."""

@@ -37,10 +37,11 @@ class Overview:
         ]
 
 
-def overview(head: TableHead, *, now_ms: int) -> Overview:
+def overview(head: TableHead, *, now_ms: int | None) -> Overview:
     """The overview of the head's version.
 
-    Applications that were last seen before ``delta.setTransactionRetentionDuration`` are left out.
+    Applications that were last seen before ``delta.setTransactionRetentionDuration`` are left out;
+    none without a time.
     Raises CorruptLogError and LogGapError.
     """
     transactions: dict[str, Txn] = {}
@@ -57,7 +58,7 @@ def overview(head: TableHead, *, now_ms: int) -> Overview:
         tuple(
             txn
             for txn in transactions.values()
-            if retention is None or (txn.last_updated or -1) > now_ms - retention
+            if retention is None or now_ms is None or (txn.last_updated or -1) > now_ms - retention
         ),
         tuple(domain for domain in domains.values() if not domain.removed),
     )

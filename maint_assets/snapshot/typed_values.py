@@ -6,6 +6,7 @@ A value that cannot be read as its type is null, as in delta-spark.
 from __future__ import annotations
 
 import gc
+import re
 from contextlib import contextmanager
 from decimal import Decimal as Number
 from functools import partial
@@ -19,10 +20,12 @@ from maint_assets.delta.schema import Decimal, Primitive
 from maint_assets.delta.stats import indexed_columns, is_skipping_eligible
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from maint_assets.delta.properties import TableProperties
     from maint_assets.delta.schema import Field, TableSchema, Type
+
+    Reader = Callable[[Any], Any]
 
 _TYPES = {
     "byte": pa.int8(),
@@ -39,6 +42,8 @@ _TYPES = {
 }
 _UNPARSED = {"timestamp", "binary"}
 """Partition columns whose text a reader's time zone or escapes give a meaning."""
+
+_UNNAMED = re.compile(r'["\\\x00-\x1f]')
 
 _UNREADABLE = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
@@ -72,8 +77,7 @@ def partition_type(partitions: Iterable[Field]) -> pa.StructType | None:
 
 def typed_stats(texts: pa.Array, kind: pa.StructType) -> pa.Array:
     """Statistics in JSON as values of a type of ``stats_type``."""
-    decoder = msgspec.json.Decoder(_decoded(kind), strict=False)
-    row = partial(_row, decoder, is_renamed=not str(kind).isascii())
+    row = partial(_row, _reader(kind))
     with _uncollected():
         rows = [None if text is None else row(text) for text in texts.to_pylist()]
         found = _array(rows, _untyped(kind))
@@ -123,6 +127,37 @@ def _struct(tree: Mapping[str, Any]) -> pa.StructType:
     ])
 
 
+def _reader(kind: pa.DataType) -> Reader:
+    """What makes values of an Arrow type of JSON; it raises what msgspec raises."""
+    names = "".join(_names(kind)) if pa.types.is_struct(kind) else ""
+    if not names.isascii() and _UNNAMED.search(names):
+        return _by_member({field.name: _reader(field.type) for field in kind})
+    decode = msgspec.json.Decoder(_decoded(kind), strict=False).decode
+    if str(kind).isascii():
+        return decode
+    return lambda text: msgspec.to_builtins(decode(text), builtin_types=(Number,))
+
+
+def _by_member(readers: Mapping[str, Reader]) -> Reader:
+    """What reads each member by itself: slow, for names that msgspec 0.22 gives no type."""
+    decode = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
+
+    def read(text: str | msgspec.Raw) -> Any:
+        found = decode(text)
+        if found is None:
+            return None
+        return {name: readers[name](raw) for name, raw in found.items() if name in readers}
+
+    return read
+
+
+def _names(kind: pa.StructType) -> Iterator[str]:
+    for field in kind:
+        yield field.name
+        if pa.types.is_struct(field.type):
+            yield from _names(field.type)
+
+
 def _decoded(kind: pa.DataType) -> Any:
     """The type for which msgspec decodes values of an Arrow type."""
     if pa.types.is_struct(kind):
@@ -170,19 +205,18 @@ def _uncollected() -> Generator[None, None, None]:
             gc.enable()
 
 
-def _row(decoder: msgspec.json.Decoder[Any], text: str, *, is_renamed: bool) -> Any:
+def _row(read: Reader, text: str) -> Any:
     try:
-        found = decoder.decode(text)
-    except (msgspec.DecodeError, ValueError):
+        return read(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return _rows_only(text)
-    return msgspec.to_builtins(found, builtin_types=(Number,)) if is_renamed else found
 
 
 def _rows_only(text: str) -> Any:
     """The number of rows alone: it is needed where a bound cannot be read, too."""
     try:
         return msgspec.to_builtins(msgspec.json.decode(text, type=_RowsOnly))
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
 
 

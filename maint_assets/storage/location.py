@@ -45,6 +45,9 @@ class Location:
         if not plain:
             raise UnsupportedLocationError(uri, "the location is empty", "give a path")
         path = str(Path(plain).expanduser().resolve())
+        shown = path.encode("utf-8", "backslashreplace").decode()
+        if shown != path:
+            raise UnsupportedLocationError(shown, "the path is not UTF-8", "give it another name")
         return cls(path, path)
 
     def below(self, *parts: str) -> Location:

@@ -38,6 +38,7 @@ SUMMARY = ExpiredLogsSummary(
     bytes_by_kind={},
     cutoff_version=13,
     versions_ending=10,
+    ending=[(0, 9)],
     rejected=[],
     notes=[],
     log_files=5_000,
@@ -47,8 +48,10 @@ SUMMARY = ExpiredLogsSummary(
 )
 
 
-def planned(**changed: Any) -> ExpiredLogsSummary:
-    return replace(SUMMARY, plan=replace(PLAN, **changed))
+def planned(*, ending: list[tuple[int, int]], **changed: Any) -> ExpiredLogsSummary:
+    count = sum(last - first + 1 for first, last in ending)
+    plan = replace(PLAN, **changed)
+    return replace(SUMMARY, plan=plan, ending=ending, versions_ending=count)
 
 
 @pytest.mark.parametrize("reason", STOP_REASONS)
@@ -66,28 +69,40 @@ def test_it_is_told_since_when_versions_are_kept() -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({}, "The log then begins with checkpoint 10; versions 0 to 9 can be read no more"),
         (
-            {"earliest_version_before": 9},
+            {"ending": [(0, 9)]},
+            "The log then begins with checkpoint 10; versions 0 to 9 can be read no more",
+        ),
+        (
+            {"ending": [(0, 2), (5, 5), (7, 9)]},
+            "The log then begins with checkpoint 10; "
+            "versions 0 to 2, 5 and 7 to 9 can be read no more",
+        ),
+        (
+            {"ending": [(0, 2), (4, 4), (6, 6), (8, 8)]},
+            "The log then begins with checkpoint 10; 6 versions from 0 to 8 can be read no more",
+        ),
+        (
+            {"ending": [(9, 9)]},
             "The log then begins with checkpoint 10; version 9 can be read no more",
         ),
         (
-            {"earliest_version_before": 10},
+            {"ending": []},
             "The log then begins with checkpoint 10; "
             "every version that can be read now stays readable",
         ),
         (
-            {"creates_anchor": True},
+            {"creates_anchor": True, "ending": [(0, 9)]},
             "The log then begins with checkpoint 10, which is written first; "
             "versions 0 to 9 can be read no more",
         ),
         (
-            {"mode": "spark", "earliest_version_after": 14},
+            {"mode": "spark", "ending": [(0, 13)]},
             "As delta-spark does it, versions 0 to 13 can be read no more, "
             "also 13, which was the newest then",
         ),
         (
-            {"mode": "spark", "earliest_version_after": None},
+            {"mode": "spark", "ending": [(0, 40)], "earliest_version_after": None},
             "As delta-spark does it, no version can be read any more",
         ),
     ],

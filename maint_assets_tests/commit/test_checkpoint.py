@@ -14,15 +14,21 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from maint_assets.assets.spark import typed_errors
 from maint_assets.commit import checkpoint, whole_files
 from maint_assets.commit.checkpoint import WrittenCheckpoint, write_checkpoint
 from maint_assets.commit.whole_files import put_file_if_absent
 from maint_assets.delta.hint import parse_hint
-from maint_assets.errors import ChecksumMismatchError, CommitError, UnsupportedFeatureError
+from maint_assets.errors import (
+    ChecksumMismatchError,
+    CommitError,
+    CorruptLogError,
+    UnsupportedFeatureError,
+)
 from maint_assets.snapshot import live_adds
 from maint_assets.snapshot.head import TableHead, table_head
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import DAY_MS, TableBuilder
+from maint_assets_tests.builder import DAY_MS, TableBuilder, tree
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.delta_spark import table as quoted
 from maint_assets_tests.storage.faulty import Conflict, FaultyStore, LostAnswer
@@ -240,6 +246,39 @@ def test_tombstone_exactly_at_the_cutoff_is_left_out(spark: SparkSession, tmp_pa
     written(spark, table.path, now_ms=removed_ms + 7 * DAY_MS)
 
     assert content(table.path, "remove") == []
+
+
+@pytest.mark.parametrize("way", ["one task", "streamed", "buckets"])
+@pytest.mark.parametrize("first", ["add", "remove"])
+def test_version_that_readers_see_differently_gets_no_checkpoint(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, first: str
+) -> None:
+    monkeypatch.setattr(live_adds, "SMALL_LOG_BYTES", 1 << 30 if way == "one task" else -1)
+    monkeypatch.setattr(live_adds, "BUCKET_BYTES", 1_000 if way == "buckets" else 1 << 30)
+    table = story(tmp_path / "t")
+    added = table.added("both", rows=4)
+    removed = {"remove": {"path": "both", "deletionTimestamp": table.clock_ms, "dataChange": True}}
+    table.commit([added, removed] if first == "add" else [removed, added]).add("newer")
+    before = tree(table.path)
+
+    told = r"0{19}6\.json both adds and removes both"
+    with pytest.raises(CorruptLogError, match=told), typed_errors():
+        written(spark, table.path)
+
+    assert tree(table.path) == before
+
+
+def test_version_after_which_readers_agree_again_gets_its_checkpoint(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = story(tmp_path / "t")
+    added = table.added("both", rows=4)
+    table.commit([added, {"remove": {"path": "both", "dataChange": True}}])
+    table.live["both"] = added["add"]
+
+    table.remove("both")
+
+    assert written(spark, table.path).made
 
 
 @pytest.mark.parametrize("way", ["streamed", "buckets"])

@@ -4,6 +4,7 @@ deltalake (1.6.6) is built on delta-kernel-rs and stands for Kernel here. It is 
 commits say, as in Delta's own V2 checkpoint without texts it found no statistics.
 """
 
+import json
 import shutil
 import signal
 import subprocess
@@ -125,6 +126,24 @@ def test_parsed_values_are_deltas_own(
 
     assert ours == theirs
     assert all(row["stats_parsed"] and row["partitionValues_parsed"] for row in ours)
+
+
+def test_parsed_values_of_odd_names_are_deltas_own(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["id", 'Ä"', "列\\"]
+    told = {"numRecords": 1} | {
+        key: {name: at for at, name in enumerate(names, start)}
+        for key, start in (("minValues", 1), ("maxValues", 5), ("nullCount", 0))
+    }
+    table = TableBuilder(tmp_path / "t").create(fields=dict.fromkeys(names, "long"))
+    table.add("a", rows=[dict.fromkeys(names, 1)], stats=json.dumps(told))
+    pair = [table.path, shutil.copytree(table.path, tmp_path / "theirs")]
+    written(spark, pair[0])
+    log(spark, pair[1]).checkpoint()
+
+    ours, theirs = (adds(spark, path) for path in pair)
+
+    assert [row["stats_parsed"] for row in ours] == [told]
+    assert ours == theirs
 
 
 def adds(spark: SparkSession, path: Path) -> list[dict[str, Any]]:

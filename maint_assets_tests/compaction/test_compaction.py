@@ -460,6 +460,25 @@ def test_a_checkpoint_is_written_at_its_interval(
     assert len(delta_spark.rows(spark, tmp_path)) == len(before)
 
 
+def test_no_checkpoint_follows_where_readers_differ_on_a_file(
+    tmp_path: Path, compacting: Compacting, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = TableBuilder(tmp_path).create(
+        partition_columns=["p"], configuration={"delta.checkpointInterval": "1"}
+    )
+    table.add("a", "b", partition={"p": "1"})
+    added = table.added("both", partition={"p": "2"})
+    removed = {"remove": {"path": added["add"]["path"], "dataChange": True}}
+    table.commit([removed, added])
+
+    done = compacting(tmp_path).compact().done
+
+    assert done is not None and (done.bins, done.checkpoint_version) == (1, None)
+    assert "no checkpoint was written" in caplog.text
+    assert f"both adds and removes {added['add']['path']}" in caplog.text
+    assert not list(table.log.glob("*.checkpoint*"))
+
+
 @pytest.mark.parametrize(
     ("named", "codec"),
     [

@@ -6,6 +6,7 @@ Versions up to 13 have expired, as in test_expired_logs.
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,31 @@ def test_nothing_behind_a_link_is_planned_or_deleted(tmp_path: Path, directory: 
 
     assert (foreign / name).read_text() == "mine"
     assert planned(path)[1].stop_reason == "nothing_to_delete"
+
+
+@pytest.mark.parametrize("versions", [range(21), [15]])
+def test_files_of_the_log_that_are_links_are_the_reason(tmp_path: Path, versions: Sequence[int]):
+    log = daily_log(tmp_path / "t", checkpoints=(5, 10), checksums=False).log
+    files = len(list(log.glob("0*")))
+    for version in versions:
+        name = f"{version:020d}.json"
+        (log / name).rename(tmp_path / name)
+        (log / name).symlink_to(tmp_path / name)
+
+    names, found = planned(tmp_path / "t")
+
+    assert (names, found.stop_reason) == (set(), "links")
+    assert (found.log_files, found.log_commits, found.earliest_before) == (files, 21, 0)
+    assert f"{min(versions):020d}.json" in found.notes[0]
+
+
+def test_a_gap_is_a_gap_where_a_link_is_older(tmp_path: Path):
+    log = daily_log(tmp_path / "t", checkpoints=(5, 10, 18)).log
+    (log / f"{15:020d}.json").unlink()
+    (log / f"{3:020d}.json").rename(tmp_path / "away")
+    (log / f"{3:020d}.json").symlink_to(tmp_path / "away")
+
+    assert planned(tmp_path / "t")[1].stop_reason == "gap"
 
 
 def test_a_link_to_the_tables_own_files_is_not_followed(tmp_path: Path):

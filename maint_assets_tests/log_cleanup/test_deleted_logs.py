@@ -9,9 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from maint_assets.errors import (
+    CorruptLogError,
     DeletionFailedError,
     GuardError,
     MaintError,
@@ -26,6 +28,7 @@ from maint_assets.storage.location import Location
 from maint_assets.vacuum.handled import Handled, Mark
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import change_plan, planned_rows, set_clock
+from maint_assets_tests.log_builder import LogBuilder
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
@@ -173,6 +176,22 @@ def test_files_that_changed_or_went_meanwhile_are_told(tmp_path: Path, cleaning_
     assert (found["missing"], found["skipped"], found["failed"]) == (1, 1, 0)
     outcome, error = chain.ledger(done)[f"_delta_log/{4:020d}.crc"]
     assert (outcome, error) == ("skipped", "changed since it was planned")
+
+
+def test_what_is_left_is_what_is_there(tmp_path: Path, cleaning_of: CleaningOf):
+    builder = daily_log(tmp_path, checkpoints=(5, 10), checksums=False)
+    chain = cleaning_of(tmp_path)
+    report = chain.plan_cleanup()
+    for version in range(8):
+        (builder.log / f"{version:020d}.json").unlink()
+
+    done = chain.clean(report)
+
+    left = [path.stat().st_size for path in builder.log.glob("0*")]
+    found = done.json()
+    assert (found["deleted"], found["missing"]) == ({"commit": 2, "checkpoint": 1}, 8)
+    assert done.done and (done.done.log_files, done.done.log_bytes) == (len(left), sum(left))
+    assert (found["log_files"], found["log_bytes"]) == (len(left), sum(left))
 
 
 def _lose(builder: TableBuilder) -> None:
@@ -332,6 +351,52 @@ def test_an_anchor_is_written_first_where_it_is_asked_for(
     assert json.loads((builder.log / "_last_checkpoint").read_text())["version"] == 18
     assert {version: delta_rs.rows(tmp_path, version) for version in rows} == rows
     assert delta_spark.rows(spark, tmp_path, 13) == rows[13]
+
+
+def test_an_anchor_that_is_written_keeps_what_newer_versions_still_show(
+    spark: SparkSession, tmp_path: Path, cleaning_of: CleaningOf
+):
+    short, long = "interval 1 days", "interval 365 days"
+    properties = ("delta.setTransactionRetentionDuration", "delta.deletedFileRetentionDuration")
+    log = LogBuilder(tmp_path, now_ms=NOW_MS, configuration=dict.fromkeys(properties, short))
+    log.commits([40, 39, 38])
+    at_ms = log.ago_ms(37)
+    stream = {"txn": {"appId": "stream", "version": 5, "lastUpdated": at_ms}}
+    log.commit(stream, log.table.removed("1.parquet", at_ms), at_ms=at_ms)
+    log.commits(range(36, 20, -1)).configure(dict.fromkeys(properties, long))
+    before = _shown(spark, tmp_path)
+
+    report = cleaning_of(tmp_path, create_anchor_checkpoint=True).clean().json()
+
+    assert (report["checkpoint_written"], report["deleted"]) == (13, {"commit": 13})
+    assert DeltaTable(tmp_path).transaction_version("stream") == 5
+    assert _shown(spark, tmp_path) == before
+
+
+def _shown(spark: SparkSession, path: Path) -> tuple[str, list[str]]:
+    """The applications and tombstones of Delta's newest version."""
+    snapshot = delta_spark.log_at(
+        spark, path, delta_spark.clock_at(spark, NOW_MS)
+    ).unsafeVolatileSnapshot()
+    tombstones = snapshot.tombstones().toJSON().collectAsList()
+    return snapshot.transactions().toString(), [json.loads(row)["path"] for row in tombstones]
+
+
+def test_no_anchor_is_written_of_a_version_that_readers_see_differently(
+    tmp_path: Path, cleaning_of: CleaningOf
+):
+    log = LogBuilder(tmp_path, now_ms=NOW_MS).commits([40, 39, 38])
+    at_ms = log.ago_ms(37)
+    log.commit(
+        log.table.removed("2.parquet", at_ms), {"add": log.table.live["2.parquet"]}, at_ms=at_ms
+    )
+    log.commits(range(36, 20, -1))
+    before = _names(log.table)
+
+    with pytest.raises(CorruptLogError, match=r"0{19}3\.json both adds and removes 2\.parquet"):
+        cleaning_of(tmp_path, create_anchor_checkpoint=True).clean()
+
+    assert _names(log.table) == before
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from maint_assets_tests.log_cleanup.logs import (
     parts,
     planned,
     planned_rows,
+    rewrite,
     single,
 )
 
@@ -154,7 +155,7 @@ def test_nothing_goes_when_a_commit_after_the_anchor_is_missing(tmp_path: Path):
     names, found = planned(tmp_path)
 
     assert (names, found.stop_reason) == (set(), "gap")
-    assert (found.earliest_before, found.earliest_after) == (18, 18)
+    assert (found.earliest_before, found.earliest_after, found.ending) == (0, 0, [])
 
 
 def test_nothing_is_left_to_do_after_all_went(tmp_path: Path):
@@ -175,7 +176,20 @@ def test_holes_below_the_anchor_do_not_matter(tmp_path: Path):
     names, found = planned(tmp_path)
 
     assert names == of_versions(*range(10)) - commits(3, 7) | {single(5)}
-    assert found.earliest_before == 10
+    assert (found.earliest_before, found.earliest_after) == (0, 10)
+    assert found.ending == [(0, 2), (5, 6)]
+
+
+def test_versions_over_a_checkpoint_that_cannot_be_opened_do_not_end(tmp_path: Path):
+    log = daily_log(tmp_path, checkpoints=(5, 8, 10)).log
+    for version in range(5):
+        (log / f"{version:020d}.json").unlink()
+    rewrite(log / single(5), "PAR1")
+
+    found = planned(tmp_path)[1]
+
+    assert (found.earliest_before, found.earliest_after) == (8, 10)
+    assert found.ending == [(8, 9)]
 
 
 def test_min_keep_version_moves_the_anchor_back(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Damaged logs: passed over where the log allows it, else one sentence and nothing touched."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from maint_assets.errors import (
     NotADeltaTableError,
     StorageError,
 )
-from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.head import newest_head, table_head
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder, tree
@@ -43,6 +44,19 @@ def cut(table: TableBuilder, name: str, keep: float = 0.5) -> None:
 def gone(table: TableBuilder, *names: str) -> None:
     for name in names:
         (table.log / name).unlink()
+
+
+def test_checkpoint_by_a_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path).create(features=["v2Checkpoint"]).add("a").checkpoint("v2-json")
+    (top,) = table.log.glob("*.checkpoint.*.json")
+    top.rename(os.fsdecode(os.fsencode(table.log) + b"/%020d.checkpoint.\xff.json" % 1))
+
+    for read_head in (table_head, newest_head):
+        with pytest.raises(
+            CorruptLogError, match=r"checkpoint\.\\udcff\.json .* not UTF-8"
+        ) as found:
+            read_head(Location.of(str(tmp_path)))
+        assert str(found.value).isascii()
 
 
 HARMLESS: dict[str, tuple[Damage, int | None]] = {

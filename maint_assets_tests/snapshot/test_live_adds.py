@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from maint_assets.errors import CorruptLogError, LogGapError
 from maint_assets.snapshot import live_adds, replay
+from maint_assets.snapshot.file_actions import actions_of
 from maint_assets.snapshot.full_actions import full_actions_of
 from maint_assets.snapshot.full_schemas import LIVE_ADDS_ARROW
 from maint_assets.snapshot.head import table_head
@@ -155,6 +156,20 @@ DAMAGED: dict[str, tuple[Action, str]] = {
     "no path": ({"path": None}, "add.path is null"),
     "no partition values": ({"partitionValues": None}, "add.partitionValues is null"),
 }
+
+
+@pytest.mark.parametrize("action", ["add", "remove"])
+def test_checkpoint_whose_actions_are_no_structs_is_named(tmp_path: Path, action: str) -> None:
+    table = TableBuilder(tmp_path).create().add("a").remove("a").add("b").checkpoint()
+    (unit,) = checkpoint_units(head_of(tmp_path))
+    name = table.log / f"{3:020}.checkpoint.parquet"
+    rows = pq.read_table(name)
+    at = rows.schema.get_field_index(action)
+    pq.write_table(rows.set_column(at, action, pa.array([1] * rows.num_rows)), name)
+
+    for of in (full_actions_of, actions_of):
+        with pytest.raises(CorruptLogError, match=f"{action} is a column of int64"):
+            list(of(str(tmp_path), [unit]))
 
 
 @pytest.mark.parametrize("what", DAMAGED)

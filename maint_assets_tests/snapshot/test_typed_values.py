@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from maint_assets.delta.schema import Decimal as DecimalType
 from maint_assets.delta.schema import Field, Primitive, Type
@@ -66,6 +67,32 @@ def test_columns_have_their_statistics_whatever_their_names_are_written_in() -> 
     expected = {"numRecords": 1, "minValues": told["minValues"] | {"Ä": 0.10}}
     assert found == [expected, expected, {"numRecords": 2}]
     assert parsed[0].as_py()["minValues"]["Ä"] == Decimal("0.10")
+
+
+@pytest.mark.parametrize("name", ['Ä"', "Ä\\", "Ä\n", "列\x00\x1f", 'a"b'])
+def test_columns_have_their_statistics_whatever_their_names_hold(name: str) -> None:
+    bounds = pa.struct([(name, pa.decimal128(5, 2)), ("é", BOUNDS), ("a", pa.int64())])
+    kind = pa.struct([("numRecords", pa.int64()), ("minValues", bounds)])
+    told = {"numRecords": 1, "minValues": {name: 0.1, "é": TOLD["minValues"], "a": 7}}
+    escaped, plain = json.dumps(told), json.dumps(told, ensure_ascii=False)
+    wrong = json.dumps({"numRecords": 2, "minValues": {name: "x"}})
+    more = json.dumps({"numRecords": 3, "minValues": None, "other": [1]})
+
+    parsed = typed_stats(pa.array([escaped, plain, wrong, more, "{"]), kind)
+
+    assert repr(parsed[0]) == repr(parsed[1]) and parsed[4].as_py() is None
+    assert parsed[0].as_py()["minValues"][name] == Decimal("0.10")
+    assert parsed[0].as_py()["minValues"]["a"] == 7
+    assert parsed[2:4].to_pylist() == [
+        {"numRecords": 2, "minValues": None},
+        {"numRecords": 3, "minValues": None},
+    ]
+
+
+def test_statistics_that_are_nested_beyond_all_measure_are_null() -> None:
+    deep = '{"numRecords":1,"x":' + "[" * 100_000 + "]" * 100_000 + "}"
+
+    assert typed(deep).to_pylist() == [None]
 
 
 def test_value_that_is_none_of_its_type_is_null_alone() -> None:

@@ -1,0 +1,65 @@
+"""Which versions can be made of what lies in a log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from maint_assets.errors import CorruptLogError, LogGapError
+from maint_assets.log_cleanup.sidecars import sidecar_paths
+
+if TYPE_CHECKING:
+    from maint_assets.log_cleanup.log_directory import LogDirectory
+    from maint_assets.snapshot.log import Checkpoint
+    from maint_assets.storage.location import Location
+
+    Runs = list[tuple[int, int]]
+
+
+def readable_versions(log: LogDirectory) -> Runs:
+    """The versions that can be made of what is there: first and last of each run, ascending.
+
+    A run of commits is made from version 0 or its oldest checkpoint that can be opened; a commit
+    that is missing ends it (logs.md 3.8).
+    """
+    versions = np.union1d(log.commit_versions, np.array(log.linked_commits, np.int64))
+    found: Runs = []
+    for run in np.split(versions, np.flatnonzero(np.diff(versions) != 1) + 1):
+        first = _first_readable(log, int(run[0]), int(run[-1])) if run.size else None
+        if first is not None:
+            found.append((first, int(run[-1])))
+    return found
+
+
+def earliest_readable(log: LogDirectory) -> int | None:
+    """The version from which on every one can be made of what is there; None without one."""
+    newest = max([int(log.commit_versions.max(initial=-1)), *log.linked_commits])
+    return next((first for first, last in readable_versions(log) if last == newest), None)
+
+
+def missing_versions(before: Runs, after: Runs) -> Runs:
+    """What runs of versions hold that others do not, as runs."""
+    known, left = (
+        np.concatenate([np.arange(first, last + 1) for first, last in [*runs, (0, -1)]])
+        for runs in (before, after)
+    )
+    gone = np.setdiff1d(known, left)
+    runs = np.split(gone, np.flatnonzero(np.diff(gone) != 1) + 1)
+    return [(int(run[0]), int(run[-1])) for run in runs if run.size]
+
+
+def _first_readable(log: LogDirectory, first: int, last: int) -> int | None:
+    if first == 0:
+        return 0
+    inside = (each for each in reversed(log.checkpoints) if first <= each.version <= last)
+    return next((each.version for each in inside if _opens(log.location, each)), None)
+
+
+def _opens(location: Location, checkpoint: Checkpoint) -> bool:
+    """Whether the files of a checkpoint can be opened, and its sidecars are there."""
+    try:
+        sidecar_paths(location, checkpoint.entries)
+    except (CorruptLogError, LogGapError):
+        return False
+    return True
