@@ -20,7 +20,8 @@ from maint_assets.delta.actions import (
 )
 from maint_assets.delta.names import LogFileKind
 from maint_assets.errors import CorruptLogError, one_line
-from maint_assets.log_cleanup.content import NOTHING, Content, live_files, other_action
+from maint_assets.log_cleanup.content import Content, other_action
+from maint_assets.log_cleanup.live_files import live_files
 from maint_assets.snapshot.head import sidecar_file, version_checksum
 from maint_assets.snapshot.other_actions import RESTORE, converted, log_lines, other_rows
 from maint_assets.storage import read
@@ -28,7 +29,7 @@ from maint_assets.storage import read
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from maint_assets.log_cleanup.content import Hashes
+    from maint_assets.log_cleanup.live_files import Kinds
     from maint_assets.snapshot.log import Checkpoint, LogEntry
     from maint_assets.storage.location import Location
 
@@ -44,13 +45,14 @@ _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _V2_NAME = re.compile(rf"[0-9]{{20}}\.checkpoint\.{_UUID}\.(json|parquet)")
 
 
-def opened(location: Location, checkpoint: Checkpoint, apart_from: Hashes = NOTHING) -> Content:
+def opened(location: Location, checkpoint: Checkpoint, kinds: Kinds) -> Content:
     """What a complete checkpoint holds that can be the first thing of a log.
 
     Every column of every file is read: one protocol, one metadata, sidecars of the recorded sizes,
-    file actions with a path, no live file twice, and as many as the version's checksum counts,
-    where there is one. The names must be those by which every reader finds it. Of its content the
-    files of some keys are left out. Raises CorruptLogError or LogGapError where it cannot be.
+    file actions with a path, no live file twice or removed as well, and as many as the version's
+    checksum counts, where there is one. The names must be those by which every reader finds it.
+    ``kinds`` are the types of partition columns. Raises CorruptLogError or LogGapError where it
+    cannot be.
     """
     odd = [entry.file.name for entry in checkpoint.entries if not _is_usual(entry)]
     if odd:
@@ -61,7 +63,7 @@ def opened(location: Location, checkpoint: Checkpoint, apart_from: Hashes = NOTH
     if wrong:
         raise _unsound(location, wrong)
     paths = [*(entry.path for entry in checkpoint.entries), *told.sidecars]
-    files = live_files(location, paths, version=checkpoint.version, apart_from=apart_from)
+    files = live_files(location, paths, kinds, version=checkpoint.version)
     return Content(files, told.others)
 
 
