@@ -20,7 +20,9 @@ from maint_assets.delta.actions import (
 )
 from maint_assets.delta.names import LogFileKind
 from maint_assets.errors import CorruptLogError, one_line
-from maint_assets.log_cleanup.content import NOTHING, Content, live_files, other_action
+from maint_assets.log_cleanup.content import Content, other_action
+from maint_assets.log_cleanup.live_files import live_files
+from maint_assets.log_cleanup.loadable import lacking, refuse_unloadable
 from maint_assets.snapshot.head import sidecar_file, version_checksum
 from maint_assets.snapshot.other_actions import RESTORE, converted, log_lines, other_rows
 from maint_assets.storage import read
@@ -28,7 +30,7 @@ from maint_assets.storage import read
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from maint_assets.log_cleanup.content import Hashes
+    from maint_assets.log_cleanup.live_files import Kinds
     from maint_assets.snapshot.log import Checkpoint, LogEntry
     from maint_assets.storage.location import Location
 
@@ -44,24 +46,25 @@ _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _V2_NAME = re.compile(rf"[0-9]{{20}}\.checkpoint\.{_UUID}\.(json|parquet)")
 
 
-def opened(location: Location, checkpoint: Checkpoint, apart_from: Hashes = NOTHING) -> Content:
+def opened(location: Location, checkpoint: Checkpoint, kinds: Kinds) -> Content:
     """What a complete checkpoint holds that can be the first thing of a log.
 
     Every column of every file is read: one protocol, one metadata, sidecars of the recorded sizes,
-    file actions with a path, no live file twice, and as many as the version's checksum counts,
-    where there is one. The names must be those by which every reader finds it. Of its content the
-    files of some keys are left out. Raises CorruptLogError or LogGapError where it cannot be.
+    file actions with a path, no live file twice or removed as well, and as many as the version's
+    checksum counts, where there is one. The names must be those by which every reader finds it.
+    ``kinds`` are the types of partition columns. Raises CorruptLogError or LogGapError where it
+    cannot be.
     """
     odd = [entry.file.name for entry in checkpoint.entries if not _is_usual(entry)]
     if odd:
         raise _unsound(location, f"checkpoint {odd[0]} has a name that other readers pass over")
     told = _told(location, checkpoint)
-    wrong = _wrong_shape(checkpoint, told.found)
+    wrong = _wrong_shape(checkpoint, told)
     wrong = wrong or _miscounted(location, checkpoint, told.sidecars)
     if wrong:
         raise _unsound(location, wrong)
     paths = [*(entry.path for entry in checkpoint.entries), *told.sidecars]
-    files = live_files(location, paths, version=checkpoint.version, apart_from=apart_from)
+    files = live_files(location, paths, kinds, version=checkpoint.version)
     return Content(files, told.others)
 
 
@@ -109,8 +112,8 @@ def _told(location: Location, checkpoint: Checkpoint) -> _Told:
     return told
 
 
-def _wrong_shape(checkpoint: Checkpoint, found: Counter[str]) -> str | None:
-    entry = checkpoint.entries[0]
+def _wrong_shape(checkpoint: Checkpoint, told: _Told) -> str | None:
+    entry, found = checkpoint.entries[0], told.found
     name = entry.file.name
     for action in ("protocol", "metaData"):
         if found[action] != 1:
@@ -119,7 +122,13 @@ def _wrong_shape(checkpoint: Checkpoint, found: Counter[str]) -> str | None:
     is_v2 = entry.file.kind is LogFileKind.CHECKPOINT_V2
     if marks > 1 or ((is_v2 or found["sidecar"]) and not marks):
         return f"checkpoint {name} holds {marks} checkpointMetadata actions, not 1"
+    if (is_v2 or marks) and not _has_v2(told.others["protocol", ""]):
+        return f"checkpoint {name} is a V2 one of a table without the feature v2Checkpoint"
     return f"checkpoint {name} is of another version" if found["other version"] else None
+
+
+def _has_v2(protocol: object) -> bool:
+    return isinstance(protocol, tuple) and any("v2Checkpoint" in each for each in protocol[2:])
 
 
 def _miscounted(location: Location, checkpoint: Checkpoint, sidecars: list[str]) -> str | None:
@@ -149,6 +158,7 @@ def _in_parquet(location: Location, path: str) -> Iterator[tuple[int, int]]:
     name = path.rpartition("/")[2]
     try:
         with read.parquet(location, path) as file:
+            refuse_unloadable(file)
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):
                 batch.validate(full=True)
                 yield _counted(batch)
@@ -159,24 +169,16 @@ def _in_parquet(location: Location, path: str) -> Iterator[tuple[int, int]]:
 
 def _counted(batch: pa.RecordBatch) -> tuple[int, int]:
     """Live files and their bytes; ValueError for a file action without what all of them have."""
-    for action in ("add", "remove"):
-        rows = _values(batch, action)
-        if len(rows) and pc.struct_field(rows, "path").null_count:
-            raise ValueError(f"{action}.path is null")
+    wrong = lacking(batch)
+    if wrong:
+        raise ValueError(wrong)
     adds = _values(batch, "add")
-    if not len(adds):
-        return 0, 0
-    sizes = pc.struct_field(adds, "size")
-    if sizes.null_count:
-        raise ValueError("add.size is null")
-    return len(adds), pc.sum(sizes).as_py()
+    return (len(adds), pc.sum(pc.struct_field(adds, "size")).as_py()) if len(adds) else (0, 0)
 
 
 def _values(batch: pa.RecordBatch, name: str) -> Any:
     if name not in batch.schema.names:
         return pa.nulls(0)
-    if not pa.types.is_struct(batch[name].type):
-        raise TypeError(f"{name} is a column of {batch[name].type}")
     return batch[name].drop_null()
 
 

@@ -12,7 +12,7 @@ from maint_assets.delta.features import Operation, unsupported
 from maint_assets.errors import MaintError
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
 from maint_assets.log_cleanup.protection import is_protected
-from maint_assets.log_cleanup.soundness import soundness
+from maint_assets.log_cleanup.soundness import soundness_of_each
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
 from maint_assets.storage import read
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from maint_assets.log_cleanup.plan import Terms
     from maint_assets.snapshot.log import Checkpoint
     from maint_assets.storage.location import Location
+
+_AT_ONCE = 4
+"""How many checkpoints one replay of the commits compares: each is read whole."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +65,19 @@ def boundary(log: LogDirectory, times: CommitTimes, terms: Terms) -> Boundary:
 def _sound(
     log: LogDirectory, candidates: list[Checkpoint]
 ) -> tuple[int | None, list[str], list[str]]:
-    """The version of the first checkpoint that is sound, what is wrong with those before, notes."""
+    """The version of the newest sound checkpoint, what is wrong with others, notes.
+
+    Some older ones are looked at, too: the same replay meets them, and a person should know.
+    """
     rejected: list[str] = []
-    for checkpoint in candidates:
-        found = soundness(log, checkpoint)
-        if found.fault is None:
-            return checkpoint.version, rejected, [found.note] if found.note else []
-        rejected.append(found.fault)
+    for first in range(0, len(candidates), _AT_ONCE):
+        some = candidates[first : first + _AT_ONCE]
+        found = soundness_of_each(log, some)
+        rejected += [fault for each in some if (fault := found[each].fault) is not None]
+        sound = next((each for each in some if found[each].fault is None), None)
+        if sound is not None:
+            note = found[sound].note
+            return sound.version, rejected, [note] if note else []
     return None, rejected, []
 
 

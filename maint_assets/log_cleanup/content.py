@@ -1,4 +1,4 @@
-"""What a version holds: live files as a sum in any order, all other actions one by one."""
+"""What a version holds: its live files as numbers, all other actions one by one."""
 
 from __future__ import annotations
 
@@ -6,49 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from maint_assets.delta.actions import DomainMetadata, Metadata, Protocol, Txn
-from maint_assets.errors import CorruptLogError
-from maint_assets.snapshot.file_actions import actions_of
-from maint_assets.snapshot.other_actions import RESTORE
-from maint_assets.snapshot.replay import key_texts
-from maint_assets.snapshot.schemas import LogUnit
-from maint_assets.storage.parts import text_hashes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from typing_extensions import Self
-
-    from maint_assets.storage.location import Location
+    from maint_assets.log_cleanup.live_files import LiveFiles
 
     Others = Mapping[tuple[str, str], object]
 
-Hashes = npt.NDArray[np.uint64]
-
-NOTHING: Hashes = np.zeros(0, np.uint64)
-
-_MASK = (1 << 64) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class LiveFiles:
-    """Live files in any order: how many, and the sum of a hash of path, vector and size of each."""
-
-    count: int = 0
-    total: int = 0
-
-    @classmethod
-    def of(cls, hashes: Hashes) -> Self:
-        """The files of these hashes."""
-        return cls(len(hashes), int(hashes.sum(dtype=np.uint64)))
-
-    def __add__(self, other: LiveFiles) -> LiveFiles:
-        return LiveFiles(self.count + other.count, (self.total + other.total) & _MASK)
+_EXPIRES = "delta.setTransactionRetentionDuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,43 +26,15 @@ class Content:
     files: LiveFiles
     others: Others
 
-
-def live_files(
-    location: Location, paths: Iterable[str], *, version: int, apart_from: Hashes = NOTHING
-) -> LiveFiles:
-    """The live files in the files of a checkpoint, without those of some keys, which are sorted.
-
-    Eight bytes a file are held. Raises CorruptLogError for files that are there twice, or cannot
-    be read, and LogGapError.
-    """
-    read = [LogUnit(path=path, version=version, size=0, removes=False) for path in paths]
-    found, every = LiveFiles(), [NOTHING]
-    for batch in actions_of(location.path, read):
-        keys, hashes = file_hashes(batch)
-        every.append(keys)
-        found += LiveFiles.of(hashes[~_are_among(keys, apart_from)])
-    keys = np.concatenate(every)
-    every.clear()
-    keys.sort()
-    twice = int((keys[1:] == keys[:-1]).sum())
-    if twice:
-        what = f"checkpoint {version} holds {twice} of its {keys.size} live files twice"
-        raise CorruptLogError(location.uri, what, RESTORE)
-    return found
+    @property
+    def expires(self) -> bool:
+        """Whether the version lets applications expire."""
+        return lets_expire(self.others.get(("metaData", "")))
 
 
-def file_hashes(actions: pa.RecordBatch) -> tuple[Hashes, Hashes]:
-    """Of each file action of ACTION_ARROW: a hash of its replay key, and one of what it says.
-
-    The second one is of the decoded path: writers of checkpoints encode paths anew.
-    """
-    keys = text_hashes(key_texts(actions))
-    at = actions.schema.get_field_index("log_key")
-    files = keys
-    if not actions["path"].equals(actions["log_key"]):
-        files = text_hashes(key_texts(actions.set_column(at, "log_key", actions["path"])))
-    sizes = pc.fill_null(actions["size"], 0).to_numpy().astype(np.uint64)
-    return keys, files * (sizes * np.uint64(2) + np.uint64(1))
+def lets_expire(metadata: object) -> bool:
+    """Whether a table's metadata, as ``other_action`` tells it, lets applications expire."""
+    return isinstance(metadata, tuple) and _EXPIRES in metadata[-1]
 
 
 def other_action(value: Any) -> tuple[tuple[str, str], object]:
@@ -126,11 +66,3 @@ def _schema(text: str | None) -> object:
         return msgspec.json.decode(text or "null")
     except (msgspec.DecodeError, RecursionError):
         return text
-
-
-def _are_among(keys: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:
-    """Which keys are among known ones, which are sorted."""
-    if not known.size:
-        return np.zeros(keys.size, np.bool_)
-    at = np.minimum(np.searchsorted(known, keys), known.size - 1)
-    return known[at] == keys

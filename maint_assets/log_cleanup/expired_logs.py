@@ -115,7 +115,7 @@ def expired_logs(location: Location, terms: Terms) -> tuple[pa.Table, Findings]:
         paths = _paths(log, found, terms)
     rows = _rows(log, times, paths)
     if found.stop_reason is None and not rows.num_rows:
-        found = Boundary(None, "nothing_to_delete", found.cutoff, notes=found.notes)
+        found = replace(found, anchor=None, stop_reason="nothing_to_delete", creates=False)
     if log.links:
         found = _with_links(log, found)
     return rows, _findings(log, found, paths)

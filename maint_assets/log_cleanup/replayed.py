@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from maint_assets.delta.actions import may_hold, parse_action
-from maint_assets.log_cleanup.content import (
+from maint_assets.log_cleanup.content import Content, lets_expire, other_action
+from maint_assets.log_cleanup.live_files import (
     NOTHING,
-    Content,
     Hashes,
     LiveFiles,
-    file_hashes,
-    other_action,
+    add_hashes,
+    are_among,
+    key_hashes,
 )
-from maint_assets.snapshot.file_actions import actions_of
+from maint_assets.snapshot.full_actions import full_actions_of
 from maint_assets.snapshot.other_actions import log_lines
 from maint_assets.snapshot.schemas import LogUnit
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from maint_assets.log_cleanup.content import Others
+    from maint_assets.log_cleanup.live_files import Kinds
     from maint_assets.snapshot.log import LogEntry
     from maint_assets.storage.location import Location
 
@@ -33,69 +37,85 @@ _OTHERS = (b"txn", b"domainMetadata", b"metaData", b"protocol")
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What commits say last of all that they name.
+    """What a version is by the commits up to it; ``expires``: some version let applications expire.
 
-    ``keys`` are those of files, sorted, ``files`` the live ones of them. Other actions are None
-    where they were removed.
+    Its writers may then have left out an application for ever, which commits still name.
     """
 
-    keys: Hashes
-    files: LiveFiles
-    others: Others
-
-    def after(self, base: Content) -> Content:
-        """What a version is after these commits; of ``base`` the files of ``keys`` are left out."""
-        others = {**base.others, **self.others}
-        left = {name: told for name, told in others.items() if told is not None}
-        return Content(base.files + self.files, left)
+    content: Content
+    expires: bool = False
 
 
-def replayed(location: Location, commits: Sequence[LogEntry]) -> Replayed:
-    """What commits say, oldest first; 24 bytes for each file that they name are held.
+BEGINNING = Replayed(Content(LiveFiles.together([]), {}))
+"""What a table is before its first commit."""
+
+
+def replayed(
+    base: Replayed, location: Location, commits: Sequence[LogEntry], *, kinds: Kinds
+) -> Replayed:
+    """What a version is after commits, oldest first; 40 bytes for each file they name are held.
 
     Raises CorruptLogError and LogGapError.
     """
-    read = [LogUnit(path=each.path, version=each.file.version, size=each.size) for each in commits]
-    newest, held = [_Actions(NOTHING, NOTHING, NOTHING)], 0
-    for batch in actions_of(location.path, read):
-        keys, hashes = file_hashes(batch)
-        newest.append(_Actions(keys, batch["ord"].to_numpy().astype(np.uint64), hashes))
-        held += keys.size
+    newest: list[_Actions] = []
+    held = 0
+    for each in commits:
+        unit = LogUnit(path=each.path, version=each.file.version, size=each.size)
+        for batch in full_actions_of(location.path, [unit]):
+            newest.append(_actions(batch, kinds, location))
+            held += len(batch)
         if held > _HELD_ACTIONS:
             newest, held = [_newest(newest)], 0
     last = _newest(newest)
-    live = last.hashes[last.order % 2 == 1]
-    return Replayed(last.keys, LiveFiles.of(live), _others(location, commits))
+    kept = base.content.files.taken(~are_among(base.content.files.keys, last.files.keys))
+    files = LiveFiles.joined([kept, last.files.taken(last.order % 2 == 1)])
+    named, expires = _others(location, commits)
+    others = {**base.content.others, **named}
+    left = {name: told for name, told in others.items() if told is not None}
+    return Replayed(Content(files, left), base.expires or expires)
 
 
 @dataclass(frozen=True, slots=True)
 class _Actions:
-    """File actions by column: keys, the order of commits (odd for an add), what each says."""
+    """File actions: what is known of each, and their order by commit (odd for an add)."""
 
-    keys: Hashes
+    files: LiveFiles
     order: Hashes
-    hashes: Hashes
+
+
+def _actions(batch: pa.RecordBatch, kinds: Kinds, location: Location) -> _Actions:
+    """The actions of a batch of one kind: adds or removes."""
+    order = batch["ord"].to_numpy().astype(np.uint64)
+    if batch["add"].null_count == 0:
+        return _Actions(add_hashes(batch, kinds, location), order)
+    keys = key_hashes(pc.struct_field(batch["remove"], "path"), batch["dv_id"], location)
+    nothing = np.zeros(keys.size, np.uint64)
+    return _Actions(LiveFiles(keys, nothing, nothing, nothing), order)
 
 
 def _newest(some: Sequence[_Actions]) -> _Actions:
     """The newest action of each key, by key."""
-    keys = np.concatenate([each.keys for each in some])
-    order = np.concatenate([each.order for each in some])
-    hashes = np.concatenate([each.hashes for each in some])
-    rank = np.lexsort((order, keys))
-    is_last = np.ones(keys.size, np.bool_)
-    is_last[:-1] = keys[rank[1:]] != keys[rank[:-1]]
+    every = LiveFiles.together([each.files for each in some])
+    order = np.concatenate([NOTHING, *(each.order for each in some)])
+    rank = np.lexsort((order, every.keys))
+    is_last = np.ones(every.keys.size, np.bool_)
+    is_last[:-1] = every.keys[rank[1:]] != every.keys[rank[:-1]]
     kept = rank[is_last]
-    return _Actions(keys[kept], order[kept], hashes[kept])
+    return _Actions(every.taken(kept), order[kept])
 
 
-def _others(location: Location, commits: Sequence[LogEntry]) -> Others:
-    """The newest of each action that is not of a file; only lines that can hold one are parsed."""
+def _others(location: Location, commits: Sequence[LogEntry]) -> tuple[Others, bool]:
+    """The newest of each action that is not of a file, and whether applications could expire.
+
+    Only lines that can hold one are parsed.
+    """
     found: dict[tuple[str, str], object] = {}
+    expires = False
     for entry in commits:
         for line in log_lines(location, entry):
             if may_hold(line, *_OTHERS):
                 action = parse_action(line, table=location.uri, file=entry.file.name)
                 told = (action.txn, action.domainMetadata, action.metaData, action.protocol)
                 found.update(other_action(value) for value in told if value is not None)
-    return found
+                expires |= action.metaData is not None and lets_expire(found["metaData", ""])
+    return found, expires

@@ -6,10 +6,12 @@ Versions up to 13 have expired, as in test_expired_logs.
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -62,6 +64,110 @@ def test_a_checkpoint_that_nobody_can_load_is_no_anchor(tmp_path: Path, edit: Ed
     found = planned(tmp_path)[1]
 
     assert (found.anchor_version, len(found.rejected)) == (5, 1)
+
+
+def _retyped(column: str, field: str, kind: pa.DataType | None) -> Callable[[pa.Table], pa.Table]:
+    """Casts a field of a column, leaves it out for None, or makes it null for the null type."""
+
+    def of(table: pa.Table) -> pa.Table:
+        found = table[column].combine_chunks()
+        values: dict[str, Any] = {
+            each.name: pc.struct_field(found, each.name) for each in found.type
+        }
+        if kind is None:
+            del values[field]
+        elif kind == pa.null():
+            values[field] = pa.nulls(len(found), values[field].type)
+        elif kind in {pa.string(), pa.struct([("x", pa.string())])}:
+            values[field] = pa.nulls(len(found), kind)
+        else:
+            values[field] = pc.cast(values[field], kind)
+        names = [*values]
+        made = pa.StructArray.from_arrays([*values.values()], names=names, mask=found.is_null())
+        return table.set_column(table.schema.get_field_index(column), column, made)
+
+    return of
+
+
+_X = pa.struct([("x", pa.string())])
+_UNLOADABLE = [
+    ("protocol", "minReaderVersion", pa.int64()), ("protocol", "minWriterVersion", pa.int64()),
+    ("add", "size", pa.float64()), ("add", "size", pa.decimal128(19, 0)),
+    ("add", "size", pa.uint64()), ("add", "modificationTime", None),
+    ("add", "modificationTime", pa.null()), ("add", "dataChange", None),
+    ("add", "dataChange", pa.null()), ("add", "partitionValues", pa.string()),
+    ("add", "partitionValues", _X), ("add", "stats", _X), ("add", "tags", pa.string()),
+    ("metaData", "configuration", None), ("metaData", "configuration", pa.null()),
+    ("metaData", "partitionColumns", None), ("metaData", "partitionColumns", pa.null()),
+    ("metaData", "format", None), ("metaData", "format", pa.null()),
+]  # fmt: skip
+_LOADABLE = [
+    ("add", "size", pa.int32()), ("add", "modificationTime", pa.timestamp("ms")),
+    ("add", "path", pa.binary()), ("add", "stats", pa.binary()),
+    ("protocol", "minReaderVersion", pa.int32()),
+]  # fmt: skip
+
+
+def _rewritten(file: Path, of: Callable[[pa.Table], pa.Table], **options: Any) -> None:
+    at = file.stat()
+    pq.write_table(of(pq.read_table(file)), file, **options)
+    os.utime(file, ns=(at.st_atime_ns, at.st_mtime_ns))
+
+
+@pytest.mark.parametrize(("column", "field", "kind"), _UNLOADABLE)
+def test_a_checkpoint_of_types_that_spark_cannot_load_is_no_anchor(
+    tmp_path: Path, column: str, field: str, kind: pa.DataType | None
+):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    _rewritten(builder.log / single(10), _retyped(column, field, kind))
+
+    found = planned(tmp_path)[1]
+
+    assert (found.anchor_version, len(found.rejected)) == (5, 1)
+    assert f"{column}.{field}" in found.rejected[0]
+
+
+@pytest.mark.parametrize(("column", "field", "kind"), _LOADABLE)
+def test_a_checkpoint_of_other_types_that_spark_loads_is_an_anchor(
+    tmp_path: Path, column: str, field: str, kind: pa.DataType
+):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    _rewritten(builder.log / single(10), _retyped(column, field, kind))
+
+    assert planned(tmp_path)[1].anchor_version == 10
+
+
+def test_a_column_of_nulls_for_applications_is_no_anchor(tmp_path: Path):
+    def of(table: pa.Table) -> pa.Table:
+        at = table.schema.get_field_index("txn")
+        return table.set_column(at, "txn", pa.nulls(table.num_rows))
+
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    _rewritten(builder.log / single(10), of)
+
+    assert planned(tmp_path)[1].anchor_version == 5
+
+
+@pytest.mark.parametrize(
+    ("codec", "anchor"),
+    [("none", 10), ("snappy", 10), ("gzip", 10), ("lz4", 10), ("zstd", 10), ("brotli", 5)],
+)
+def test_an_anchor_has_a_codec_that_spark_reads(tmp_path: Path, codec: str, anchor: int):
+    builder = daily_log(tmp_path, checkpoints=(5, 10))
+    _rewritten(builder.log / single(10), lambda table: table, compression=codec)
+
+    assert planned(tmp_path)[1].anchor_version == anchor
+
+
+@pytest.mark.parametrize("kind", ["v2-json", "v2-parquet"])
+def test_a_v2_checkpoint_of_a_table_without_the_feature_is_no_anchor(tmp_path: Path, kind: str):
+    at = {10: lambda table: table.checkpoint(kind, parts=1)}
+    daily_log(tmp_path, checkpoints=(5,), at=at)
+
+    found = planned(tmp_path)[1]
+
+    assert found.anchor_version == 5
+    assert "without the feature v2Checkpoint" in found.rejected[0]
 
 
 @pytest.mark.parametrize("column", ["add.stats", "add.modificationTime", "metaData.schemaString"])

@@ -33,6 +33,9 @@ from maint_assets_tests.log_cleanup.logs import (
     rewrite,
 )
 
+LOST = "b"
+"""A live file of versions 5 and 10."""
+
 FEATURES = ("deletionVectors", "domainMetadata", "v2Checkpoint")
 PROTECTED = {"delta.setTransactionRetentionDuration": "interval 1 days"}
 
@@ -141,6 +144,11 @@ def _without(action: str) -> Edit:
     return edit
 
 
+def _lost(row: dict[str, Any]) -> None:
+    if row["add"] and row["add"]["path"] == LOST:
+        row["add"] = None
+
+
 def _without_vector(row: dict[str, Any]) -> None:
     if row["add"]:
         row["add"]["deletionVector"] = None
@@ -150,7 +158,7 @@ WRONG: dict[str, tuple[Edit, str]] = {
     "another path": (_of_a({"path": "c2"}), "other live files"),
     "the path of another": (_of_a({"path": "b"}), "twice"),
     "another size": (_of_a({"size": 1}), "other live files"),
-    "no vector": (_without_vector, "other live files"),
+    "no vector": (_without_vector, "1 of its live files as removed, too"),
     "another protocol": (_of("protocol", minWriterVersion=6), "another protocol"),
     "another schema": (_of("metaData", schemaString='{"fields":[]}'), "another metaData"),
     "another table": (_of("metaData", id=f"{TABLE_ID[:-1]}2"), "another metaData"),
@@ -235,6 +243,191 @@ def test_an_older_checkpoint_that_is_not_sound_is_not_compared_with(tmp_path: Pa
     found = planned(tmp_path)[1]
 
     assert (found.anchor_version, found.notes) == (10, [])
+
+
+def test_a_checkpoint_that_was_made_of_a_wrong_one_is_no_anchor(tmp_path: Path):
+    builder = story(tmp_path, 3, 5, 10)
+    for version in (5, 10):
+        edit_rows(top(builder, version), _lost)
+
+    names, found = planned(tmp_path)
+
+    assert (found.anchor_version, found.notes) == (3, [])
+    assert [text.partition(" is not")[0] for text in found.rejected] == [
+        "checkpoint 10", "checkpoint 5"
+    ]  # fmt: skip
+    assert names == commits(0, 1, 2)
+
+
+def test_a_right_checkpoint_is_the_anchor_whatever_an_older_one_says(tmp_path: Path):
+    builder = story(tmp_path, 5, 10)
+    edit_rows(top(builder, 5), _lost)
+
+    found = planned(tmp_path)[1]
+
+    assert (found.anchor_version, found.notes) == (10, [])
+    assert [text.partition(":")[0] for text in found.rejected] == [
+        "checkpoint 5 is not what the commits up to it make"
+    ]
+
+
+def test_the_plan_says_of_which_checkpoint_a_comparison_began(tmp_path: Path):
+    builder = story(tmp_path, 5, 8, 10)
+    (builder.log / f"{3:020d}.json").unlink()
+
+    found = planned(tmp_path)[1]
+
+    assert (found.anchor_version, found.rejected) == (10, [])
+    assert "compared from checkpoint 5 on, whose own nobody knows" in found.notes[0]
+
+
+def test_a_commit_that_cannot_be_read_is_passed_by_the_next_checkpoint(tmp_path: Path):
+    builder = story(tmp_path, 5, 8, 10)
+    rewrite(builder.log / f"{3:020d}.json", '{"add":')
+    edit_rows(top(builder, 10), _lost)
+
+    found = planned(tmp_path)[1]
+
+    assert found.anchor_version == 8
+    assert "checkpoint 10 is not what checkpoint 5 and the commits" in found.rejected[0]
+
+
+def test_more_wrong_checkpoints_than_one_replay_compares_are_all_passed_over(tmp_path: Path):
+    builder = story(tmp_path, 3, 5, 6, 7, 8, 9, 10)
+    for version in range(5, 11):
+        edit_rows(top(builder, version), _lost)
+
+    found = planned(tmp_path)[1]
+
+    assert (found.anchor_version, len(found.rejected)) == (3, 6)
+
+
+def test_a_wrong_checkpoint_is_named_where_nothing_goes(tmp_path: Path):
+    builder = story(tmp_path, 5, 10)
+    for version in range(5):
+        (builder.log / f"{version:020d}.json").unlink()
+    edit_rows(top(builder, 10), _without("protocol"))
+
+    found = planned(tmp_path)[1]
+
+    assert (found.stop_reason, len(found.rejected)) == ("nothing_to_delete", 1)
+
+
+def _also_removed(row: dict[str, Any]) -> None:
+    if row["remove"]:
+        row["remove"].update(path="c", deletionVector=None)
+
+
+def test_a_checkpoint_that_holds_a_live_file_as_removed_too_is_no_anchor(tmp_path: Path):
+    builder = story(tmp_path, 5, 10)
+    edit_rows(top(builder, 10), _also_removed)
+
+    found = planned(tmp_path)[1]
+
+    assert found.anchor_version == 5
+    assert "of its live files as removed, too" in found.rejected[0]
+
+
+def test_an_application_that_could_expire_for_a_while_may_be_left_out(tmp_path: Path):
+    builder = story(tmp_path, 10)
+    for version, settings in ((5, PROTECTED), (8, {})):
+        file = builder.log / f"{version:020d}.json"
+        action = {"metaData": builder.metadata | {"configuration": settings}}
+        rewrite(file, file.read_text() + json.dumps(action) + "\n")
+    edit_rows(top(builder, 10), _without("txn"))
+
+    assert planned(tmp_path)[1].anchor_version == 10
+
+
+STATS = {
+    "numRecords": 2, "minValues": {"id": 0}, "maxValues": {"id": 1}, "nullCount": {"id": 0}
+}  # fmt: skip
+
+
+def partitioned(path: Path, *checkpoints: int) -> TableBuilder:
+    """A commit a day that adds a file of a partition, with statistics."""
+    table = TableBuilder(path, now_ms=NOW_MS)
+    for version in range(21):
+        table.at(days_ago=OLDEST_DAYS - version, hours_ago=-2)
+        if version:
+            day = f"2024-01-{version:02d} 00:00:00"
+            values = {"p": str(version % 3), "t": day, "n": None}
+            table.add(f"v{version}", partition=values, rows=2, stats=json.dumps(STATS))
+        else:
+            table.create(
+                fields={"id": "long", "p": "integer", "t": "timestamp", "n": "string"},
+                partition_columns=["p", "t", "n"],
+            )
+        if version in checkpoints:
+            table.checkpoint()
+    return table
+
+
+def _values(**changed: Any) -> Edit:
+    def edit(row: dict[str, Any]) -> None:
+        if row["add"]:
+            row["add"]["partitionValues"] |= changed
+
+    return edit
+
+
+def _spelled_otherwise(row: dict[str, Any]) -> None:
+    if row["add"]:
+        values = row["add"]["partitionValues"]
+        del values["n"]
+        values["p"] = f"0{values['p']}"
+
+
+def _stats(**changed: Any) -> Edit:
+    def edit(row: dict[str, Any]) -> None:
+        if row["add"]:
+            told = json.loads(row["add"]["stats"]) | changed
+            row["add"]["stats"] = json.dumps({n: v for n, v in told.items() if v is not None})
+
+    return edit
+
+
+WRONG_OF_FILES: dict[str, tuple[Edit, str]] = {
+    "partition": (_values(p="0"), "partition values"),
+    "no partition": (_values(p=None), "partition values"),
+    "null": (_values(n="x"), "partition values"),
+    "rows": (_stats(numRecords=1), "numbers of rows"),
+    "bounds": (_stats(minValues={"id": 7}), "bounds in the statistics of 10"),
+    "nulls": (_stats(nullCount={"id": 2}), "bounds"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_OF_FILES)
+def test_other_partition_values_or_statistics_are_no_anchor(tmp_path: Path, what: str):
+    builder = partitioned(tmp_path, 5, 10)
+    edit, told = WRONG_OF_FILES[what]
+    edit_rows(top(builder, 10), edit)
+
+    found = planned(tmp_path)[1]
+
+    assert found.anchor_version == 5
+    assert told in found.rejected[0]
+
+
+def _without_stats(row: dict[str, Any]) -> None:
+    if row["add"]:
+        row["add"]["stats"] = None
+
+
+ALIKE: dict[str, Edit] = {
+    "values": _spelled_otherwise,
+    "no statistics": _without_stats,
+    "no number of rows": _stats(numRecords=None),
+    "no bounds": _stats(minValues=None, maxValues=None, nullCount=None),
+}
+
+
+@pytest.mark.parametrize("what", ALIKE)
+def test_what_a_checkpoint_leaves_out_or_spells_otherwise_is_no_fault(tmp_path: Path, what: str):
+    builder = partitioned(tmp_path, 5, 10)
+    edit_rows(top(builder, 10), ALIKE[what])
+
+    assert planned(tmp_path)[1].anchor_version == 10
 
 
 @pytest.mark.parametrize("kept", [True, False])
