@@ -1,1 +1,1 @@
-"""The read path: which files of the log make a version, and its state as rows."""
+"""The read path: the log files that make up a version, and the table state as rows."""

@@ -1,4 +1,4 @@
-"""The files of a checkpoint in a scratch directory: written and joined by tasks, and counted."""
+"""The files of a new checkpoint: written to scratch by tasks, merged, and counted for a check."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from maint_assets.storage.rows import Rows
 
 PART_ROWS = 50_000
-"""As many actions as Delta writes into one sidecar."""
+"""Actions per sidecar, as in delta-spark."""
 
 _BATCH_ROWS = 16_384
 _MASK = (1 << 64) - 1
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What a file of a checkpoint holds; ``paths`` is the sum of a hash of every path in it."""
+    """Counts of a checkpoint file. ``paths`` is the sum of the hashes of all paths."""
 
     rows: int = 0
     adds: int = 0
@@ -49,14 +49,14 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class StatePart(msgspec.Struct, frozen=True):
-    """One file of file actions, and what was written into it."""
+    """One scratch file of file actions, with the counts of what was written."""
 
     path: str
     counts: Counts
 
 
 def state_parts(rows: Iterable[Rows], shape: CheckpointShape, *, directory: str) -> list[StatePart]:
-    """The file actions of FULL_ARROW, written in a shape by the tasks that make them."""
+    """Write file actions (FULL_ARROW) in the given shape, in the tasks that compute them."""
     write = partial(_parts, schema=shape.schema, directory=directory, most=PART_ROWS)
     return [part for some in rows for part in some.then(shape.rows, write).values(StatePart)]
 
@@ -69,7 +69,7 @@ def joined(
     shape: CheckpointShape,
     directory: str,
 ) -> Path:
-    """One file of all parts and of actions that are no file actions, joined by one task."""
+    """Merge all parts and the non-file actions into one file, in one task."""
     target, schema = str(Path(directory) / f"{uuid.uuid4()}.parquet"), shape.classic_schema
 
     def join(some: list[StatePart]) -> Iterator[pa.RecordBatch]:
@@ -86,7 +86,7 @@ def joined(
 
 
 def counts(path: Path) -> Counts:
-    """What a file of a checkpoint really holds, read back from it in bounded memory."""
+    """Read a checkpoint file back and count what it contains, in bounded memory."""
     with pq.ParquetFile(str(path)) as file:
         names = {"add": ("path", "size"), "remove": ("path",), "protocol": (), "metaData": ()}
         there = [name for name in names if name in file.schema_arrow.names]
@@ -104,7 +104,7 @@ def counts(path: Path) -> Counts:
 def _parts(
     rows: Iterable[pa.RecordBatch], *, schema: pa.Schema, directory: str, most: int
 ) -> Iterator[pa.RecordBatch]:
-    """Writes rows into parts of at most so many, and yields one row a part."""
+    """Write rows in parts of at most ``most`` rows; yields one row per part."""
     part: _Part | None = None
     with unwritten(directory):
         Path(directory).mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def _sliced(rows: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatc
 
 
 class _Part:
-    """A part under construction."""
+    """A part that is being written."""
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self.counts = Counts()
@@ -147,7 +147,7 @@ def _writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
         schema,
         compression="snappy",
         store_schema=False,
-        # Readers push filters down to the typed values of partitions and statistics.
+        # For readers that push filters down to typed partition values and statistics.
         write_statistics=bounded_leaves(schema),  # pyright: ignore[reportArgumentType]
     )
 

@@ -1,4 +1,4 @@
-"""The columns of a checkpoint that we write: which forms of statistics, and as which types."""
+"""The schema of a checkpoint: JSON and parsed statistics, typed partition values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _TEXTS = pa.list_(pa.string())
 _NOT_KEPT = {"tags", "stats"}
-"""What Delta leaves out of the tombstones of a checkpoint."""
+"""Fields that delta-spark omits from tombstones in checkpoints."""
 
 _UNTYPED = {"variant", "geometry", "geography"}
 _COLLATED = {"collations", "collations-preview"}
@@ -57,14 +57,14 @@ OVERVIEW_ARROW = pa.schema([
         ("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_()),
     ])),
 ])  # fmt: skip
-"""The actions that a checkpoint holds beside file actions."""
+"""The non-file actions of a checkpoint."""
 
 _REMOVE = pa.struct([field for field in REMOVE_ARROW if field.name not in _NOT_KEPT])
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointShape:
-    """How file actions are written: statistics as text, as ``stats``, and what is parsed."""
+    """How file actions are written: statistics as JSON (``stats``) and which values are parsed."""
 
     texts: bool
     stats: pa.StructType | None
@@ -74,7 +74,7 @@ class CheckpointShape:
     def of(cls, head: TableHead) -> Self:
         """The shape that the table's properties ask for.
 
-        Texts stay too where the parsed form cannot hold all that they say.
+        JSON statistics are kept too if the parsed form cannot represent them fully.
         """
         properties = head.properties
         mapped = properties.column_mapping_mode != "none"
@@ -91,17 +91,17 @@ class CheckpointShape:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of file actions."""
+        """The schema of file actions."""
         return pa.schema([("add", self._add), ("remove", _REMOVE)])
 
     @property
     def classic_schema(self) -> pa.Schema:
-        """The columns of a single file with all actions."""
+        """The schema of a classic checkpoint: one file with all actions."""
         txn, *others = OVERVIEW_ARROW
         return pa.schema([txn, *self.schema, *others])
 
     def rows(self, actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """File actions of FULL_ARROW in these columns."""
+        """Convert file actions from FULL_ARROW to this schema."""
         for batch in actions:
             add, remove = self._adds(batch["add"]), _only(batch["remove"], _REMOVE)
             yield pa.RecordBatch.from_arrays([add, remove], schema=self.schema)
@@ -127,7 +127,7 @@ class CheckpointShape:
 def _only(
     structs: pa.Array, kind: pa.StructType, made: dict[str, pa.Array] | None = None
 ) -> pa.Array:
-    """The structs with the fields of a type: of those made, else of their own."""
+    """Project structs to the fields of ``kind``, taken from ``made`` or else from the structs."""
     known = made or {}
     children = [
         known[field.name] if field.name in known else pc.struct_field(structs, field.name)

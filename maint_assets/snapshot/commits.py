@@ -1,7 +1,7 @@
-"""The commits of a log as files: their lines, and by what one is told from another of its version.
+"""Commit files: their lines, and a digest that tells commits of the same version apart.
 
-A commit without any action is what a power loss leaves of one. Read as an empty commit, all that
-it added would look like files that nobody needs.
+A power loss may leave a commit file without any action. Reading it as an empty commit would make
+the files that it added look like orphans.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def commit_path(version: int) -> str:
-    """The path of a published commit below the table root."""
+    """Path of a published commit below the table root."""
     return f"{LOG}/{commit_name(version)}"
 
 
 def commit_lines(location: Location, path: str) -> Iterator[bytes]:
-    """The non-blank lines of a commit. Raises OSError, and CorruptLogError where none is an action.
+    """Non-blank lines of a commit. Raises OSError, and CorruptLogError if it has no action.
 
-    Delta takes such a commit for an empty one.
+    delta-spark treats such a file as an empty commit.
     """
     is_sound = False
     for line in read.lines(location, path):
@@ -44,9 +44,10 @@ def commit_lines(location: Location, path: str) -> Iterator[bytes]:
 
 
 def commit_mark(location: Location, version: int) -> str:
-    """A digest of the commit of a version: a log that was put back may use its number again.
+    """Digest of the commit file of a version. A restored log may reuse the version number.
 
-    What is no file is not opened: a pipe has no end. Raises LogGapError and CorruptLogError.
+    Only regular files are opened, as reading a pipe would block. Raises LogGapError and
+    CorruptLogError.
     """
     name = commit_name(version)
     _refuse_no_file(location, commit_path(version))
@@ -60,7 +61,7 @@ def commit_mark(location: Location, version: int) -> str:
 
 
 def is_commit(location: Location, version: int, mark: str) -> bool | None:
-    """Whether the commit of a version is the one of that mark; None where it is gone."""
+    """Whether the commit still has that digest; None if it is gone."""
     try:
         return commit_mark(location, version) == mark
     except (LogGapError, CorruptLogError):
@@ -68,9 +69,9 @@ def is_commit(location: Location, version: int, mark: str) -> bool | None:
 
 
 def refuse_other_commit(location: Location, version: int, mark: str) -> None:
-    """StalePlanError where the commit that a plan was made from is gone, or another one now.
+    """Raise StalePlanError if the commit that a plan is based on is gone or has other content.
 
-    A backup of the log may have been put back, and other commits have been written since.
+    That happens when a backup of the log is restored and other commits follow.
     """
     if not is_commit(location, version, mark):
         raise StalePlanError(

@@ -1,4 +1,4 @@
-"""How executors read the file actions of commits and checkpoints: bytes in, Arrow rows out."""
+"""Read file actions from commits and checkpoints into Arrow batches, on executors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DV_FIELDS = ("storageType", "pathOrInlineDv", "offset")
 
 
 def actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]:
-    """The file actions and commits of files of the log: ACTION_SCHEMA.
+    """Read file actions, and a row per commit, from log files: ACTION_SCHEMA.
 
     Raises CorruptLogError and LogGapError.
     """
@@ -45,7 +45,7 @@ def actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]
 
 
 def _checkpoint_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
-    """Rows of a Parquet checkpoint or sidecar, by column, without a Python object a row."""
+    """Read a Parquet checkpoint or sidecar by column, without a Python object per row."""
     wanted = [name for name, kept in (("add", unit.adds), ("remove", unit.removes)) if kept]
     with read.parquet(location, unit.path) as file:
         for action in wanted:
@@ -108,7 +108,7 @@ def _columns(
 
 
 def _deletion_vectors(structs: pa.StructArray, root: TableRoot) -> tuple[pa.Array, pa.Array]:
-    """Id and file of each row's deletion vector; one Python call for each distinct vector file."""
+    """Unique id and file of each row's deletion vector. Each distinct file is resolved once."""
     rows = len(structs)
     dv = _field(structs, "deletionVector", None)
     if dv.null_count == rows:
@@ -130,7 +130,7 @@ def _deletion_vectors(structs: pa.StructArray, root: TableRoot) -> tuple[pa.Arra
 
 
 def _field(structs: pa.Array, name: str, kind: pa.DataType | None) -> pa.Array:
-    """A field of each struct, null where the struct or the whole field is missing."""
+    """A field of each struct; null if the struct is null or lacks the field."""
     if not pa.types.is_struct(structs.type) or structs.type.get_field_index(name) < 0:
         return pa.nulls(len(structs), kind or pa.null())
     found = pc.struct_field(structs, name)

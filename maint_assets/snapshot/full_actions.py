@@ -1,4 +1,4 @@
-"""How executors read whole file actions, no field left out: bytes in, Arrow rows out."""
+"""Read complete file actions, with every field, into Arrow batches, on executors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KEY_FIELDS = ("path", "deletionVector")
 
 
 def full_actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]:
-    """The file actions of files of the log: FULL_ARROW.
+    """Read complete file actions from log files: FULL_ARROW.
 
     Raises CorruptLogError and LogGapError.
     """
@@ -40,7 +40,7 @@ def full_actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordB
 
 
 def shaped(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values in another type; fields of structs by name, those that are missing null."""
+    """Cast values to a type. Struct fields are matched by name; missing ones are null."""
     if values.type.equals(kind):
         return values
     if not pa.types.is_struct(kind) or not pa.types.is_struct(values.type):
@@ -58,7 +58,7 @@ def _child(structs: pa.Array, field: pa.Field) -> pa.Array:
 
 def _parquet_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
     wanted = [name for name, kept in (("add", unit.adds), ("remove", unit.removes)) if kept]
-    # Moments of year 9999, as bounds often are, do not fit Arrow's default of nanoseconds.
+    # Year 9999, common in bounds, overflows Arrow's default of nanoseconds.
     path = str(location.file(unit.path))
     with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
         for action in wanted:
@@ -78,7 +78,7 @@ def _action_rows(file: pq.ParquetFile, action: str, unit: LogUnit) -> Iterator[p
 
 
 def _batches(file: pq.ParquetFile, columns: list[str], unit: LogUnit) -> Iterator[pa.RecordBatch]:
-    """The unit's share of the file: of its row groups if there are enough, else of its batches."""
+    """This unit's share of the file: of its row groups if there are enough, else of its batches."""
     groups = range(file.num_row_groups)
     if len(groups) >= unit.shares:
         mine = list(groups)[unit.share :: unit.shares]
@@ -88,7 +88,7 @@ def _batches(file: pq.ParquetFile, columns: list[str], unit: LogUnit) -> Iterato
 
 
 def _with_texts(adds: pa.StructArray, file: pq.ParquetFile) -> pa.StructArray:
-    """Adds whose missing ``stats`` are made of the parsed ones."""
+    """Fill missing JSON ``stats`` of adds from ``stats_parsed``."""
     texts = stats_texts(pc.struct_field(adds, PARSED), instants(file))
     columns = {field.name: pc.struct_field(adds, field.name) for field in adds.type}
     stats = columns.get("stats")
@@ -121,7 +121,7 @@ def _rows(structs: pa.Array, action: str, unit: LogUnit) -> pa.RecordBatch:
 
 
 def _unchanged(structs: pa.StructArray) -> pa.StructArray:
-    """The actions with ``dataChange`` false (PROTOCOL, "Action Reconciliation")."""
+    """Set ``dataChange`` to false (PROTOCOL, "Action Reconciliation")."""
     fields = list(structs.type)
     false = pa.repeat(pa.scalar(value=False), len(structs))
     children = [
@@ -149,19 +149,19 @@ def _vector_ids(dv: pa.Array) -> pa.Array:
 
 
 class _Vector(DeletionVector, frozen=True):
-    """A deletion vector with what Delta's writer adds to it."""
+    """A deletion vector with the field that delta-spark adds."""
 
     max_row_index: Long | None = None
 
 
 class _Add(Add, frozen=True):
-    """An add with all of its deletion vector."""
+    """An add with its complete deletion vector."""
 
     deletion_vector: _Vector | None = None
 
 
 class _Remove(Remove, frozen=True):
-    """A remove with the fields that only a state holds on to."""
+    """A remove with all fields that a checkpoint keeps."""
 
     deletion_vector: _Vector | None = None
     extended_file_metadata: bool | None = None
@@ -170,7 +170,7 @@ class _Remove(Remove, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """The file action of a line; both None for another action."""
+    """The file action of a line; both None for other actions."""
 
     add: _Add | None = None
     remove: _Remove | None = None
@@ -206,7 +206,7 @@ def _parsed(line: bytes, location: Location, unit: LogUnit) -> _Line:
 
 
 def _add(add: _Add) -> dict[str, Any]:
-    """The fields of an add; those that msgspec leaves out as defaults are there."""
+    """All fields of an add, including those that msgspec omits as defaults."""
     given = {"partitionValues": add.partition_values, "modificationTime": add.modification_time}
     return given | msgspec.to_builtins(add)
 

@@ -1,4 +1,4 @@
-"""The shapes of whole file actions: every field that the protocol and Delta's writers give them."""
+"""Schemas of complete file actions: all fields of the protocol and of delta-spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADD_ARROW = pa.struct([
     ("defaultRowCommitVersion", pa.int64()),
     ("clusteringProvider", pa.string()),
 ])
-"""An add action; ``dataChange`` is false, as in any state."""
+"""An add action. ``dataChange`` is false, as in any reconciled state."""
 
 REMOVE_ARROW = pa.struct([
     ("path", pa.string()),
@@ -43,7 +43,7 @@ REMOVE_ARROW = pa.struct([
     ("defaultRowCommitVersion", pa.int64()),
     ("stats", pa.string()),
 ])
-"""A remove action; ``dataChange`` is false, as in any state."""
+"""A remove action. ``dataChange`` is false, as in any reconciled state."""
 
 FULL_ARROW = pa.schema([
     ("log_key", pa.string()),
@@ -52,7 +52,7 @@ FULL_ARROW = pa.schema([
     ("add", ADD_ARROW),
     ("remove", REMOVE_ARROW),
 ])
-"""One file action: its replay key, version * 2 + 1 for an add and version * 2 else, the action."""
+"""A file action: replay key, order (version * 2, + 1 for adds), and the action."""
 
 LIVE_ADDS_ARROW = pa.schema([("log_key", pa.string()), ("dv_id", pa.string()), ("add", ADD_ARROW)])
-"""One live file: its replay key and its add action."""
+"""A live file: replay key and add action."""

@@ -1,4 +1,4 @@
-"""What a version says about itself: protocol, metadata, properties, time, and its log segment."""
+"""A version without its files: protocol, metadata, properties, time, and its log segment."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SidecarFile:
 
 @dataclass(frozen=True, slots=True)
 class TableHead:
-    """One version of a table as its log describes it, file actions left out."""
+    """One version of a table, without file actions."""
 
     location: Location
     root: TableRoot
@@ -78,20 +78,20 @@ class TableHead:
 
     @property
     def table(self) -> str:
-        """The table as named in messages: its URI."""
+        """The table's URI, as used in messages."""
         return self.location.uri
 
     @property
     def version(self) -> int:
-        """The version that this is the head of."""
+        """The version number."""
         return self.segment.version
 
 
 def table_head(location: Location, version: int | None = None) -> TableHead:
-    """A version of the table at a location: the newest, or one whose commit is still there.
+    """Load the newest version of a table, or a given one whose commit still exists.
 
-    Raises NotADeltaTableError, LogGapError or CorruptLogError. An unreadable checkpoint is
-    passed over for an older one, or for all commits, where the log allows it (logs.md 3.7).
+    If a checkpoint is unreadable, an older one or the commits from 0 are used where possible.
+    Raises NotADeltaTableError, LogGapError or CorruptLogError.
     """
     table = location.uri
     told = _told_version(location) if version is None else -1
@@ -121,7 +121,7 @@ def table_head(location: Location, version: int | None = None) -> TableHead:
 
 
 def _told_version(location: Location) -> int:
-    """The version that the hint tells of; -1 without one. To be read before the log is listed."""
+    """The version in `_last_checkpoint`, -1 without one. Read it before listing the log."""
     try:
         hint = parse_hint(read.content(location, HINT))
     except OSError:
@@ -130,7 +130,7 @@ def _told_version(location: Location) -> int:
 
 
 def _listed(location: Location) -> list[LogEntry]:
-    """The files of the log; again where a writer may have added some while they were listed."""
+    """List the log; list again if a writer may have added files meanwhile."""
     entries = log_files(location)
     for _ in range(_LOOKS):
         if not has_lost_commits(entries):
@@ -140,7 +140,7 @@ def _listed(location: Location) -> list[LogEntry]:
 
 
 def _refuse_lost_commits(segment: LogSegment, told: int, *, table: str) -> None:
-    """LogGapError when the hint told of a newer version: what made it is lost."""
+    """Raise LogGapError if the hint names a newer version: its commits are lost."""
     if told > segment.version:
         raise LogGapError(
             table,
@@ -151,9 +151,9 @@ def _refuse_lost_commits(segment: LogSegment, told: int, *, table: str) -> None:
 
 
 def sidecar_file(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
-    """The sidecar that a checkpoint names, by its name or by a whole URI.
+    """Resolve a sidecar that a checkpoint names, by file name or URI.
 
-    LogGapError when it is gone or of another size, CorruptLogError when it lies elsewhere.
+    Raises LogGapError if it is missing or has another size, CorruptLogError if it lies elsewhere.
     """
     named = converted(row, Sidecar, table=location.uri, file=entry.file.name)
     below = relative(named.path, TableRoot.of(f"{location.path}/{SIDECARS}"))
@@ -175,7 +175,7 @@ def sidecar_file(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
 
 
 def version_checksum(location: Location, version: int) -> VersionChecksum | None:
-    """What the checksum of a version records; None without one that can be read."""
+    """The version checksum; None if there is no readable one."""
     try:
         return VersionChecksum.parse(read.content(location, f"{LOG}/{checksum_name(version)}"))
     except OSError:
@@ -183,7 +183,7 @@ def version_checksum(location: Location, version: int) -> VersionChecksum | None
 
 
 def in_commit_ms(location: Location, entry: LogEntry) -> int:
-    """The in-commit timestamp of a commit of a table that has them; CorruptLogError without one."""
+    """The in-commit timestamp of a commit, in ms. Raises CorruptLogError if it has none."""
     first = next(log_lines(location, entry), b"")
     info = (
         parse_action(first, table=location.uri, file=entry.file.name).commitInfo if first else None
@@ -223,9 +223,9 @@ def _head(location: Location, segment: LogSegment) -> TableHead:
 
 
 def newest_head(location: Location) -> TableHead:
-    """The newest version, without the history before the checkpoint that the hint names.
+    """Load the newest version, listing the log only from the checkpoint that the hint names.
 
-    Raises as ``table_head``, which it falls back to where the hint leads nowhere.
+    Falls back to ``table_head`` if the hint is useless; raises the same errors.
     """
     try:
         hint = parse_hint(read.content(location, HINT))
@@ -247,9 +247,9 @@ class _Head(msgspec.Struct):
 def _tail_head(
     location: Location, commits: Iterable[LogEntry]
 ) -> tuple[Protocol | None, Metadata | None]:
-    """The newest protocol and metadata of the tail; every commit is looked at until both are known.
+    """The newest protocol and metadata in the commits after the checkpoint.
 
-    Only lines that can hold one are parsed.
+    Reads back from the newest commit until both are found; parses only lines that may hold one.
     """
     head = _Head()
     for entry in reversed(list(commits)):
@@ -287,7 +287,7 @@ def _checkpoint_head(
 
 
 def _timestamp_ms(location: Location, segment: LogSegment, properties: TableProperties) -> int:
-    """The commit time of the version: in-commit where enabled, else that of its file."""
+    """Commit time of the version in ms: the in-commit timestamp if enabled, else the file time."""
     by_file = segment.commit_ms[segment.version]
     if not properties.in_commit_timestamps:
         return by_file

@@ -1,4 +1,4 @@
-"""The file actions of commits, or of a checkpoint in JSON, line by line."""
+"""Read file actions from commits and JSON checkpoints, line by line."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _READ = pa.schema([field for field in ACTION_ARROW if field.name not in _PLACED]
 
 
 class JsonRows:
-    """Rows of files in JSON, many of them in one batch: a small commit has only a few.
+    """Collects the actions of many small JSON files into few batches of ACTION_SCHEMA.
 
-    ``read`` takes a file in, ``rest`` gives what is left: ACTION_SCHEMA.
+    Call ``read`` per file, then ``rest`` once.
     """
 
     def __init__(self, location: Location) -> None:
@@ -44,7 +44,7 @@ class JsonRows:
         self._units: list[tuple[LogUnit, int]] = []
 
     def read(self, unit: LogUnit) -> Iterator[pa.RecordBatch]:
-        """The file actions of a file, and of a commit the commit itself, as far as they are due."""
+        """Read one file; yields a batch whenever enough rows are collected."""
         told: _Told | None = None
         self._units.append((unit, len(self._rows.read)))
         with log_errors(self._location, unit):
@@ -65,9 +65,9 @@ class JsonRows:
             self._commits.append((unit, told))
 
     def _parsed(self, line: bytes, unit: LogUnit) -> Action | None:
-        """The action of a line; None for an invalid add in a commit that a checkpoint covers.
+        """Decode a line; None for an invalid add in a commit that a checkpoint covers.
 
-        No reader needs that, and nothing is removed by it.
+        No reader needs that add, and it removes nothing.
         """
         name = unit.path.rpartition("/")[2]
         try:
@@ -78,7 +78,7 @@ class JsonRows:
             raise
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are held, and the commits."""
+        """Yield the remaining rows, and a row per commit."""
         yield self._batch()
         commits, self._commits = self._commits, []
         try:
@@ -90,7 +90,7 @@ class JsonRows:
             raise
 
     def _batch(self) -> pa.RecordBatch:
-        """The rows so far, in one batch; an error names the file that has them."""
+        """Convert the collected rows to a batch. An error names the file that caused it."""
         rows, units, self._units = self._rows.read, self._units, []
         try:
             return self._rows.batch()
@@ -103,7 +103,7 @@ class JsonRows:
 
 
 class _Told(NamedTuple):
-    """What a commit says of itself."""
+    """A commit's own description: version, operation, time."""
 
     version: int
     operation: str
@@ -111,7 +111,7 @@ class _Told(NamedTuple):
 
     @classmethod
     def of(cls, location: Location, unit: LogUnit, *, first: Action) -> Self:
-        """By its ``commitInfo``, mostly the first line; else by its name and file alone."""
+        """From ``commitInfo``, usually the first line; else from file name and time."""
         info = first.commitInfo
         if info is None:
             name = unit.path.rpartition("/")[2]
@@ -126,7 +126,7 @@ class _Told(NamedTuple):
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows under construction: the columns of ACTION_ARROW that are read, not placed."""
+    """Rows being collected: the columns of ACTION_ARROW that come directly from the log."""
 
     root: TableRoot
     read: list[tuple[Any, ...]] = field(default_factory=list)
@@ -160,7 +160,7 @@ class _Rows:
         return "file", file.path, dv.unique_id, where
 
     def batch(self) -> pa.RecordBatch:
-        """The rows so far; none are held afterwards."""
+        """Convert the collected rows to a batch, and start over."""
         rows, self.read = batch_of(self.read, _READ), []
         path, key, inside = placed(rows["log_path"], self.root)
         columns = {"path": path, "log_key": key, "inside": inside}
@@ -178,9 +178,9 @@ def _commits(found: list[_Told]) -> pa.RecordBatch:
 
 
 def _commit_ms(info: CommitInfo, unit: LogUnit) -> int | None:
-    """The in-commit timestamp from the version on that has them, else the time of the file.
+    """Commit time in ms: the in-commit timestamp once enabled, else the file time.
 
-    One that is none in ms does not count.
+    In-commit timestamps that are too small to be in ms are ignored.
     """
     told_ms = info.in_commit_timestamp or 0
     if unit.ict_from is not None and unit.version >= unit.ict_from and told_ms >= LEAST_MS:

@@ -1,7 +1,7 @@
-"""The live files of a version as whole add actions, and its tombstones where they are wanted.
+"""The live files of a version as complete add actions, and optionally its tombstones.
 
-Reconciliation is that of ``replay``: the commits after the checkpoint give the newest action of
-each key, the checkpoint is streamed without the keys that they name.
+Reconciled as in ``replay``: commits after the checkpoint give the newest action per key, and the
+checkpoint is streamed without those keys.
 """
 
 from __future__ import annotations
@@ -33,16 +33,15 @@ if TYPE_CHECKING:
 
 _KEY = ["log_key", "dv_id"]
 _EXPANSION = 8
-"""What Parquet grows by in memory, about."""
+"""Approximate ratio of memory to Parquet size."""
 
 
 def live_adds(
     spark: SparkSession, head: TableHead, *, parallelism: int, scratch: str
 ) -> list[Rows]:
-    """The live files at the head's version, one row each: LIVE_ADDS_ARROW.
+    """The live files of a version, one row each: LIVE_ADDS_ARROW.
 
-    Executors raise CorruptLogError and LogGapError. What a large log makes on the way lies in
-    ``scratch``.
+    Executors raise CorruptLogError and LogGapError. Large logs are shuffled through ``scratch``.
     """
     every = _newest(spark, head, removes=False, parallelism=parallelism, scratch=scratch)
     return [rows.then(_live) for rows in every]
@@ -120,7 +119,7 @@ def _newest(
     scratch: str,
     refuses_both: bool = False,
 ) -> list[Rows]:
-    """The newest action of each key, of those that only older tombstones have none if not asked."""
+    """The newest action per key. Without ``removes``, keys with only old tombstones are omitted."""
     table, checkpoint = head.location.path, _only(checkpoint_units(head), removes=removes)
     tail = [unit for unit in commit_units(head) if unit.version > _base(head)]
     newest = partial(newest_full_actions, refusing_both=head.table if refuses_both else None)
@@ -155,7 +154,7 @@ def _newest(
 def _met(
     spark: SparkSession, table: str, read: list[LogUnit], *, parallelism: int, scratch: str
 ) -> Rows:
-    """The actions of files of the log, in buckets of keys."""
+    """Actions of log files, shuffled into buckets of keys."""
 
     def actions(some: list[LogUnit]) -> Iterator[pa.RecordBatch]:
         yield from full_actions_of(table, some)
@@ -169,7 +168,7 @@ def _met(
 def _without(
     actions: Iterable[pa.RecordBatch], newer: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The actions of which no newer one has the key."""
+    """Drop actions whose key has a newer action."""
     named = pa.Table.from_batches(newer, FULL_ARROW).select(_KEY)
     keys = pc.unique(key_texts(named))
     for batch in actions:
@@ -184,7 +183,7 @@ def _live(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _unexpired(
     actions: Iterable[pa.RecordBatch], *, kept_after_ms: int
 ) -> Iterator[pa.RecordBatch]:
-    """Adds, and removes whose deletion timestamp, 0 without one, is after a time."""
+    """Keep adds, and removes with a deletion timestamp (0 if missing) after a time."""
     for batch in actions:
         at_ms = pc.fill_null(pc.struct_field(batch["remove"], "deletionTimestamp"), 0)
         kept = pc.or_(pc.is_valid(batch["add"]), pc.greater(at_ms, kept_after_ms))

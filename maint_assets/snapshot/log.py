@@ -1,4 +1,4 @@
-"""Which files of ``_delta_log`` make a version: listing, checkpoints, segments, commit times."""
+"""Files of ``_delta_log``: listing, complete checkpoints, log segments, commit times."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHECKPOINTS = (LogFileKind.CHECKPOINT, LogFileKind.CHECKPOINT_PART, LogFileKind
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """One file of the log that the protocol names; size in bytes, mtime in ms."""
+    """A log file whose name the protocol defines. Size in bytes, mtime in ms."""
 
     file: LogFile
     size: int
@@ -35,7 +35,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The path of the file below the table root."""
+        """Path below the table root."""
         return f"{LOG}/{self.file.name}"
 
 
@@ -49,11 +49,11 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """The files that make ``version``: a checkpoint and the commits after it.
+    """The files that make up ``version``: a checkpoint and the commits after it.
 
-    ``history`` are the readable commits up to the checkpoint: not needed for the state, they
-    still know which commit removed a file. ``commit_ms`` are the commit times by file, made
-    monotonic as Delta does (logs.md 10).
+    ``history``: readable commits up to the checkpoint. The state does not need them, but they tell
+    which commit removed a file. ``commit_ms``: commit times in ms by version, from file mtimes,
+    made monotonic as in delta-spark.
     """
 
     version: int
@@ -65,14 +65,14 @@ class LogSegment:
 
     @property
     def checkpoint_ms(self) -> int | None:
-        """The time of the checkpoint: what it says was removed was removed before."""
+        """The checkpoint's mtime in ms: its tombstones are older."""
         if self.checkpoint is None:
             return None
         return max(entry.modified_ms for entry in self.checkpoint.entries)
 
     @property
     def bytes(self) -> int:
-        """The size of everything that a replay reads, sidecars left out."""
+        """Total bytes that a replay reads, without sidecars."""
         parts = () if self.checkpoint is None else self.checkpoint.entries
         return sum(entry.size for entry in (*parts, *self.commits, *self.history))
 
@@ -113,17 +113,17 @@ def _is_file(file: LogFile, size: int, *, table: str) -> bool:
 
 
 def has_lost_commits(entries: Iterable[LogEntry]) -> bool:
-    """Whether files tell of a version that no commit is there for, nor for a later one."""
+    """Whether some file implies a version newer than the newest commit."""
     newest = max(map(_newest_version, entries), default=-1)
     commits = (e.file.version for e in entries if e.file.kind is LogFileKind.COMMIT)
     return newest > max(commits, default=-1)
 
 
 def segments(entries: Iterable[LogEntry], *, table: str) -> Iterator[LogSegment]:
-    """The segments that make the newest version, best first: by newer or by no checkpoint.
+    """Candidate segments for the newest version, by checkpoint, newest first, last without one.
 
-    A caller takes the next when the checkpoint of one turns out to be unreadable. Raises
-    NotADeltaTableError for an empty log, LogGapError when not even one segment is whole.
+    If a checkpoint turns out to be unreadable, take the next. Raises NotADeltaTableError for an
+    empty log, LogGapError if no segment is complete.
     """
     known = list(entries)
     commits = _commits(known, table=table)
@@ -147,7 +147,7 @@ def segments(entries: Iterable[LogEntry], *, table: str) -> Iterator[LogSegment]
 
 
 def up_to(entries: Iterable[LogEntry], version: int, *, table: str) -> list[LogEntry]:
-    """The files that make a version and older ones; LogGapError when it has no commit file."""
+    """The files up to a version. Raises LogGapError if it has no commit file."""
     known = list(entries)
     commits = _commits(known, table=table)
     if known and version not in commits:
@@ -159,7 +159,7 @@ def up_to(entries: Iterable[LogEntry], version: int, *, table: str) -> list[LogE
 
 
 def contiguous_after(entries: Iterable[LogEntry], version: int, *, table: str) -> list[LogEntry]:
-    """The commits newer than ``version``, ascending; LogGapError when one is missing."""
+    """The commits after ``version``, ascending. Raises LogGapError if one is missing."""
     commits = _commits(entries, table=table)
     newer = [commits[v] for v in sorted(commits) if v > version]
     _refuse_gaps([entry.file.version for entry in newer], after=version, table=table)
@@ -167,7 +167,7 @@ def contiguous_after(entries: Iterable[LogEntry], version: int, *, table: str) -
 
 
 def complete_checkpoints(entries: Iterable[LogEntry]) -> list[Checkpoint]:
-    """The complete checkpoints, newest and preferred format first (logs.md 3.1)."""
+    """All complete checkpoints, newest first; of one version V2 before parts before classic."""
     single = [
         ((e.file.version, e.file.format_rank, 1, e.file.name), Checkpoint(e.file.version, (e,)))
         for e in entries
@@ -208,7 +208,7 @@ def _commits(entries: Iterable[LogEntry], *, table: str) -> dict[int, LogEntry]:
 
 
 def _missing_part(entries: Iterable[LogEntry], *, table: str) -> LogGapError | None:
-    """The error that names the missing part of the newest checkpoint, if parts are missing."""
+    """An error that names the missing part of the newest checkpoint, if a part is missing."""
     parts = [e.file for e in entries if e.file.kind is LogFileKind.CHECKPOINT_PART]
     if not parts:
         return None
@@ -263,9 +263,9 @@ def _segment(
 
 
 def _refuse_older(segment: LogSegment, entries: Iterable[LogEntry], *, table: str) -> None:
-    """LogGapError for a segment below what other files tell of: newer commits are lost.
+    """Raise LogGapError if other files imply a newer version than the segment: commits are lost.
 
-    What they added would look like files that nobody needs.
+    The files that those commits added would look like orphans.
     """
     newest = max(entries, key=_newest_version, default=None)
     if newest is not None and (version := _newest_version(newest)) > segment.version:

@@ -1,4 +1,4 @@
-"""The files of a version's log as units of work: commits, and the checkpoint with its sidecars."""
+"""Log files of a version as units of work: commits, and the checkpoint with its sidecars."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def commit_units(head: TableHead) -> list[LogUnit]:
-    """All readable commits, those before the checkpoint included."""
+    """All readable commits, including those before the checkpoint."""
     segment, properties = head.segment, head.properties
     ict_from = None
     if properties.in_commit_timestamps:
@@ -38,7 +38,7 @@ def commit_units(head: TableHead) -> list[LogUnit]:
 
 
 def checkpoint_units(head: TableHead) -> list[LogUnit]:
-    """The files of the checkpoint, sidecars included; none without one."""
+    """The files of the checkpoint, including sidecars; empty without a checkpoint."""
     checkpoint = head.segment.checkpoint
     if checkpoint is None:
         return []
@@ -48,12 +48,12 @@ def checkpoint_units(head: TableHead) -> list[LogUnit]:
 
 
 def total_bytes(units: Iterable[LogUnit]) -> int:
-    """The size of the files together."""
+    """Total size of the files, in bytes."""
     return sum(unit.size for unit in units)
 
 
 def unit_lines(location: Location, unit: LogUnit) -> Iterator[bytes]:
-    """The non-blank lines of a file of the log in JSON; a commit without an action is an error."""
+    """Non-blank lines of a JSON log file. A commit without any action is an error."""
     lines = read.lines if unit.commit_ms is None else commit_lines
     return lines(location, unit.path)
 
@@ -68,7 +68,7 @@ def action_fields(schema: pa.Schema, action: str) -> list[str]:
 
 @contextmanager
 def log_errors(location: Location, unit: LogUnit) -> Generator[None, None, None]:
-    """What reading a file of the log raises, as CorruptLogError or LogGapError."""
+    """Raise errors of reading a log file as CorruptLogError or LogGapError."""
     name = unit.path.rpartition("/")[2]
     try:
         yield

@@ -1,4 +1,4 @@
-"""What commits newer than a plan say: which paths they name, and whether the plan still holds."""
+"""Commits newer than a plan: the paths that they name, and whether the plan is still valid."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 MAX_AHEAD_MS = 5 * 60_000
-"""A plan may be made by another machine, whose clock is a little ahead."""
+"""Tolerance for a plan made on a machine whose clock is ahead, in ms."""
 
 
 def refuse_old(table: str, *, planned_ms: int, max_age_ms: int, now_ms: int) -> None:
-    """StalePlanError when a plan is older than its limit, or made by a clock that ran ahead."""
+    """Raise StalePlanError if a plan is too old, or dated in the future."""
     if planned_ms - now_ms > MAX_AHEAD_MS:
         ahead = shown_length(planned_ms - now_ms)
         raise StalePlanError(table, f"the plan was made {ahead} ahead of now", "plan again")
@@ -44,7 +44,7 @@ def refuse_old(table: str, *, planned_ms: int, max_age_ms: int, now_ms: int) -> 
 
 
 def refuse_other_table(head: TableHead, *, table_id: str, version: int) -> None:
-    """StalePlanError when the newest version is not one of the planned table, or an older one."""
+    """Raise StalePlanError if the table was replaced, or is at an older version than planned."""
     if head.metadata.id != table_id:
         found = f"is table {head.metadata.id} now, planned was {table_id}"
         raise StalePlanError(head.table, found, "plan again")
@@ -54,13 +54,12 @@ def refuse_other_table(head: TableHead, *, table_id: str, version: int) -> None:
 
 
 class NewerCommits:
-    """The paths that commits after a version name, grown by each ``refresh``.
+    """Paths named by commits after a version, updated by ``refresh``.
 
-    ``paths`` are those inside the table, ``outside`` all others.
-
-    ``mark`` is that of the commit of the version (``commit_mark``). Raises StalePlanError when that
-    is another commit now, or the table becomes another one; UnsupportedFeatureError when its
-    protocol becomes one that ``operation`` must not meet; LogGapError for a log with a hole.
+    ``paths`` are inside the table, ``outside`` are all others. ``mark`` is the digest of the
+    version's commit (``commit_mark``). ``refresh`` raises StalePlanError if that commit has changed
+    or the table was replaced, UnsupportedFeatureError if the new protocol does not allow
+    ``operation``, and LogGapError if a commit is missing.
     """
 
     def __init__(
@@ -82,10 +81,10 @@ class NewerCommits:
         self._seen: dict[int, tuple[int, ...] | None] = {}
 
     def refresh(self) -> None:
-        """Takes in every commit that has come since, while those before are as they were."""
+        """Read the commits that appeared since the last call, after checking the known ones."""
         self._refuse_other_commits()
         log = read.state(self._location, LOG)
-        # The time of a directory is too coarse to tell of two changes in a row.
+        # A directory's mtime is too coarse to show two changes in quick succession.
         if log == self._log and not read.exists(self._location, commit_path(self.version + 1)):
             return
         for version in self._newer():
@@ -93,7 +92,7 @@ class NewerCommits:
         self._log = log
 
     def _newer(self) -> list[int]:
-        """The versions that came; LogGapError for one that not all readers see."""
+        """New versions, ascending. Raises LogGapError if one is missing or oddly named."""
         next_name, usual = commit_name(self.version + 1), len(commit_name(0))
         found = (
             LogEntry(file, 0, 0)
@@ -118,7 +117,7 @@ class NewerCommits:
         self.version = version
 
     def _refuse_other_commits(self) -> None:
-        """The planned commit and the newest one that is known must be what they were."""
+        """Check that the planned commit and the newest known one are unchanged."""
         for version in {min(self._marks), self.version}:
             state = read.state(self._location, commit_path(version))
             if state is None or state != self._seen.get(version):

@@ -1,4 +1,4 @@
-"""The actions of a log that are not file actions: few, and read on the driver."""
+"""Non-file actions of the log: few, and read on the driver."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RESTORE = "restore it from a backup or a replica"
 
 
 def log_lines(location: Location, entry: LogEntry) -> Iterator[bytes]:
-    """The non-blank lines of a file of the log. Raises LogGapError or CorruptLogError."""
+    """Non-blank lines of a log file. Raises LogGapError or CorruptLogError."""
     lines = commit_lines if entry.file.kind is LogFileKind.COMMIT else read.lines
     try:
         yield from lines(location, entry.path)
@@ -44,7 +44,7 @@ def log_lines(location: Location, entry: LogEntry) -> Iterator[bytes]:
 def other_rows(
     location: Location, entry: LogEntry, names: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """The actions of some names in one checkpoint file, as log-shaped dictionaries."""
+    """Read the named actions from a checkpoint file, as dictionaries in the form of the log."""
     if entry.file.kind is LogFileKind.CHECKPOINT_V2 and entry.file.name.endswith(".json"):
         wanted = [name.encode() for name in names]
         for line in log_lines(location, entry):
@@ -72,7 +72,7 @@ def _parquet_rows(file: pq.ParquetFile, names: Sequence[str]) -> Iterator[dict[s
 
 
 def converted(row: Any, kind: type[Value], *, table: str, file: str) -> Value:
-    """A checkpoint's row as a value of the log; nulls are fields that are not there."""
+    """Convert a checkpoint row to an action struct; null fields count as absent."""
     if isinstance(row, kind):
         return row
     if not isinstance(row, dict):
@@ -86,5 +86,5 @@ def converted(row: Any, kind: type[Value], *, table: str, file: str) -> Value:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says first; its type where it says nothing."""
+    """First line of an error message, or the error's type if it is empty."""
     return (str(error).splitlines() or [type(error).__name__])[0]

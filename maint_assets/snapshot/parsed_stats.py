@@ -1,4 +1,4 @@
-"""The JSON text of statistics of which a checkpoint holds only the parsed form (logs.md 3.4)."""
+"""Convert parsed statistics back to JSON, for checkpoints that contain only ``stats_parsed``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INFINITIES = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def lacks_texts(file: pq.ParquetFile) -> bool:
-    """Whether some adds of a checkpoint have no text of their statistics."""
+    """Whether some adds of a checkpoint lack JSON statistics."""
     columns = {file.schema.column(at).path: at for at in range(len(file.schema))}
     if "add.stats" not in columns:
         return True
@@ -34,22 +34,22 @@ def lacks_texts(file: pq.ParquetFile) -> bool:
 
 
 def _nulls(group: pq.RowGroupMetaData, column: int) -> int | None:
-    """How many values of a column are null; None where the footer does not say."""
+    """Null count of a column by the footer; None if unknown."""
     told = group.column(column).statistics
     return told.null_count if told is not None and told.has_null_count else None
 
 
 def instants(file: pq.ParquetFile) -> frozenset[tuple[str, ...]]:
-    """The paths below ``stats_parsed`` of INT96 columns: moments, although Arrow sees no zone."""
+    """Paths of INT96 columns in ``stats_parsed``: UTC timestamps, though Arrow reads no zone."""
     leaves = (file.schema.column(at) for at in range(len(file.schema)))
     paths = (leaf.path.split(".") for leaf in leaves if leaf.physical_type == "INT96")
     return frozenset(tuple(path[2:]) for path in paths if path[:2] == ["add", PARSED])
 
 
 def stats_texts(parsed: pa.StructArray, moments: frozenset[tuple[str, ...]]) -> pa.Array:
-    """The JSON text of each row's statistics, null where there are none.
+    """JSON statistics of each row, null if there are none.
 
-    ``moments`` are the ``instants`` of the file that they come from.
+    ``moments``: the ``instants`` of the source file.
     """
     printable = _printable(parsed, (), moments)
     rows = cast("Iterable[dict[str, Any] | None]", printable.to_pylist())
@@ -60,7 +60,7 @@ def stats_texts(parsed: pa.StructArray, moments: frozenset[tuple[str, ...]]) -> 
 def _printable(
     values: pa.Array, path: tuple[str, ...], moments: frozenset[tuple[str, ...]]
 ) -> pa.Array:
-    """The values with times as the texts that Delta writes, and without what has no text."""
+    """Convert timestamps to Delta's text form, and drop values that have no JSON form."""
     kind = values.type
     if pa.types.is_struct(kind):
         names = [field.name for field in kind if _has_text(field.type)]
@@ -75,7 +75,7 @@ def _printable(
 
 
 def _moments(values: pa.Array, *, zone: str) -> pa.Array:
-    """ISO 8601 in ms, as Delta writes it, or in microseconds where there are some."""
+    """ISO 8601 in ms, as delta-spark writes it, or in microseconds if needed."""
     local = pc.cast(pc.cast(values, pa.timestamp("us")), pa.string())
     text = pc.replace_substring(local, " ", "T")
     whole = pc.replace_substring_regex(text, r"(\.\d{3})000$", r"\1")
@@ -83,7 +83,7 @@ def _moments(values: pa.Array, *, zone: str) -> pa.Array:
 
 
 def _has_text(kind: pa.DataType) -> bool:
-    """Whether values of a type have a form in JSON: the parts of a variant, as bytes, have none."""
+    """Whether a type has a JSON form; the binary parts of a variant have none."""
     if pa.types.is_struct(kind):
         return not any(pa.types.is_binary(field.type) for field in kind)
     return not pa.types.is_binary(kind)

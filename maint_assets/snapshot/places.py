@@ -1,4 +1,4 @@
-"""Where a path of the log leads on the storage: links into the table are looked through."""
+"""Resolve log paths on the storage, following symbolic links that lead into the table."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _ODD = r"%|:|\\|^/|//|(^|/)\.\.?(/|$)"
 
 
 def located(raw: str, root: TableRoot) -> str:
-    """The path of ``relative``, and relative too where links lead an absolute one into the table.
+    """``relative``, but also relative if an absolute path leads into the table through links.
 
-    A table that is written through a symbolic link has absolute paths that name the link, while
-    the root is known by its resolved path: such a file is the table's own, and must stay.
+    A table written through a symbolic link has absolute paths that name the link, while the root is
+    known by its resolved path. Such files belong to the table and must be protected.
     """
     return through_links(relative(raw, root), root)
 
 
 def placed(raw: pa.Array, root: TableRoot) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Decoded path, replay key and whether inside; plain paths are all three at once."""
+    """Decoded path, replay key, and whether inside the table. Plain paths need no Python call."""
     odd = pc.match_substring_regex(raw, _ODD)
     everywhere = pa.repeat(pa.scalar(value=True), len(raw))
     if not pc.any(odd).as_py():
@@ -42,15 +42,15 @@ def placed(raw: pa.Array, root: TableRoot) -> tuple[pa.Array, pa.Array, pa.Array
 
 
 def vector_path(kind: str, named: str, root: TableRoot) -> str | None:
-    """Where the file of a deletion vector lies, as ``located`` says it; None for an inline one."""
+    """Path of a deletion vector's file, resolved as by ``located``; None for an inline vector."""
     found = file_path(kind, named, root)
     return None if found is None else through_links(found, root)
 
 
 def names(raw: str, root: TableRoot) -> tuple[str, ...]:
-    """The paths inside the table that a path of the log may stand for: decoded, and literally.
+    """All paths inside the table that a log path may mean: decoded, literal, and behind links.
 
-    Writers that do not encode leave a ``%`` of a name as it is; the superset is the safe answer.
+    Some writers do not encode a ``%``. Protecting all candidates is safe.
     """
     found = [located(raw, root), *spellings(raw, root)]
     if "%" in raw and is_outside(raw):
@@ -61,7 +61,7 @@ def names(raw: str, root: TableRoot) -> tuple[str, ...]:
 
 
 def behind_links(path: str, root: TableRoot) -> str | None:
-    """Where a path inside the table lies that leads through a link to another place inside."""
+    """The resolved path, if a link in the path leads elsewhere inside the table; else None."""
     directory, _, name = path.rpartition("/")
     led = led_directory(directory, root) if directory and root.is_local else None
     return None if led is None else f"{led}/{name}".lstrip("/")
@@ -69,7 +69,7 @@ def behind_links(path: str, root: TableRoot) -> str | None:
 
 @lru_cache(maxsize=65_536)
 def led_directory(directory: str, root: TableRoot) -> str | None:
-    """The directory inside the table to which links lead from another one; None without such."""
+    """The resolved directory, if links lead elsewhere inside the table; else None."""
     spelled = f"{root.path}/{directory}"
     found = os.path.realpath(spelled)
     if found == spelled or not f"{found}/".startswith(f"{root.path}/"):
@@ -88,12 +88,12 @@ def are_outside(paths: Column) -> Column:
 
 
 def directories_of(paths: pa.Array) -> pa.Array:
-    """The directory of each path, empty for one directly in the root."""
+    """The parent directory of each path; empty for files in the root."""
     return pc.replace_substring_regex(paths, r"(^|/)[^/]*$", "")
 
 
 def through_links(path: str, root: TableRoot) -> str:
-    """A result of ``relative``, made relative where the links of its directory lead inside."""
+    """Make an absolute path relative if links of its directory lead into the table."""
     local = path.removeprefix(_FILE)
     if not is_outside(path) or not local.startswith("/") or not root.is_local:
         return path

@@ -1,8 +1,7 @@
-"""The state of a version as rows: the checkpoint streamed once, the newest action of each key.
+"""Log replay: the state of a version as rows (PROTOCOL, "Action Reconciliation").
 
-Reconciliation follows logs.md 7 and 16.3: keys are (path, deletion-vector id). Adds of a
-checkpoint are only compared with the keys of the commits after it; of all other actions those of
-one key meet in one task.
+The newest action per key (path, deletion vector id) wins. The adds of a large checkpoint are
+streamed and only compared with the keys of newer commits; all other actions are shuffled by key.
 """
 
 from __future__ import annotations
@@ -32,23 +31,24 @@ if TYPE_CHECKING:
     from maint_assets.storage.rows import Rows
 
 SMALL_LOG_BYTES = 16 * 1024 * 1024
-"""Up to this many bytes of checkpoint and newer commits one task reconciles all actions."""
+"""Up to this many bytes of checkpoint and newer commits, one task does the whole replay."""
 
 SHARE_BYTES = 16 * 1024 * 1024
-"""More bytes of a checkpoint than this are read by several tasks."""
+"""Bytes of a checkpoint file per reading task."""
 
 BUCKET_BYTES = 64 * 1024 * 1024
-"""Reconciling more bytes of log than this is divided into buckets of keys."""
+"""Bytes of log per bucket of keys."""
 
 _KEY = ["what", "log_key", "dv_id"]
 
 
 def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch: str) -> list[Rows]:
-    """Live adds, known tombstones, change data and commits at the head's version: SNAPSHOT_SCHEMA.
+    """Live files, tombstones, change data and commits of a version: SNAPSHOT_SCHEMA.
 
-    Tombstones come from the checkpoint and from every readable commit, the ones before the
-    checkpoint included, whatever their age; so do files that are lost to the checkpoint. Executors
-    raise CorruptLogError and LogGapError. What a large log makes on the way lies in ``scratch``.
+    Tombstones of any age come from the checkpoint and from all readable commits, including those
+    before the checkpoint. So do "lost" files: added by such a commit, never removed, and missing
+    from the checkpoint. Executors raise CorruptLogError and LogGapError. Large logs are shuffled
+    through ``scratch``.
     """
     table, log = head.location.path, _Log.of(head)
     newest = partial(_newest, spark, table, scratch=scratch)
@@ -77,10 +77,10 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
 
 
 def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The newest action of each key; a tombstone tells of the newest commit that removed it.
+    """The newest action per key; a tombstone with the newest known commit that removed the file.
 
-    A checkpoint does not say which commit did; a commit before it may still be there and know. Its
-    time protects the file in any case.
+    Checkpoints do not record that commit, but older commit files may still exist. The latest of all
+    deletion times protects the file.
     """
     every = _table(actions)
     if not every.num_rows:
@@ -108,14 +108,14 @@ def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def shares(unit: LogUnit, parallelism: int) -> list[LogUnit]:
-    """The shares in which a file is read: one in JSON in one."""
+    """Divide a Parquet file into shares for several tasks; JSON files are not divided."""
     divides = unit.path.endswith(".parquet")
     count = min(parallelism, 1 + unit.size // SHARE_BYTES) if divides else 1
     return [msgspec.structs.replace(unit, share=at, shares=count) for at in range(count)]
 
 
 def key_texts(actions: pa.Table | pa.RecordBatch) -> pa.Array:
-    """The key of each action as one text: NUL is in no path."""
+    """Replay key of each action as one string, joined by NUL, which no path contains."""
     keys = pc.binary_join_element_wise(actions["log_key"], actions["dv_id"], "\0")
     return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
 
@@ -123,13 +123,13 @@ def key_texts(actions: pa.Table | pa.RecordBatch) -> pa.Array:
 def without_checkpoint_adds(
     actions: Iterable[pa.RecordBatch], base: int
 ) -> Iterator[pa.RecordBatch]:
-    """The actions but for the adds of the checkpoint of version ``base``."""
+    """Drop the adds that come from the checkpoint of version ``base``."""
     for batch in actions:
         yield batch.filter(pc.not_equal(batch["ord"], 2 * base + 1))
 
 
 def state(actions: Iterable[pa.RecordBatch], base: int) -> Iterator[pa.RecordBatch]:
-    """Actions in the shape of the snapshot; ``base`` is the version of the checkpoint, or -1."""
+    """Convert actions to SNAPSHOT_ARROW. ``base``: version of the checkpoint, -1 without one."""
     nothing = pa.scalar(None, pa.int64())
     for batch in actions:
         is_add = _is_add(batch)
@@ -148,9 +148,10 @@ def state(actions: Iterable[pa.RecordBatch], base: int) -> Iterator[pa.RecordBat
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """The files of the log: commits up to the checkpoint's version ``base``, newer ones, itself.
+    """Log files of a version: commits up to the checkpoint's version ``base``, newer ones, itself.
 
-    Adds are read of those commits after which none is missing: another one may have removed them.
+    Of ``history``, adds are read only from commits after the last gap: a missing commit may have
+    removed them.
     """
 
     base: int
@@ -180,7 +181,7 @@ class _Log:
 
     @property
     def is_small(self) -> bool:
-        """Whether one task reads all of it; of the history it only parses what was removed."""
+        """Whether the log is small enough for one task."""
         needed, history = total_bytes([*self.tail, *self.checkpoint]), total_bytes(self.history)
         return needed <= SMALL_LOG_BYTES and history <= 4 * SMALL_LOG_BYTES
 
@@ -188,7 +189,7 @@ class _Log:
 def _newest(
     spark: SparkSession, table: str, read: list[LogUnit], *, tasks: int, scratch: str
 ) -> Rows:
-    """The reconciled actions of files of the log: in one task, or in buckets of keys."""
+    """Reconcile actions of log files, in one task or in buckets of keys."""
     buckets = 1 if tasks == 1 else -(-total_bytes(read) // BUCKET_BYTES)
 
     def actions(some: list[LogUnit]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""The shapes of the read path: what executors read from the log, and the state it becomes."""
+"""Schemas of the read path: actions as read from the log, and the state of a version."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from maint_assets.storage.columns import arrow_schema, column
 
 
 class LogUnit(msgspec.Struct, frozen=True):
-    """One file of the log to read: ``commit_ms`` is None for checkpoints and sidecars.
+    """One log file to read, and what to read of it.
 
-    ``keys`` leaves all but the keys of replay null. Of a Parquet file one of ``shares`` is read.
-    ``covered`` is said of a commit that a checkpoint covers: its adds are not live by themselves.
+    ``commit_ms``: commit time, None for checkpoints and sidecars. ``ict_from``: first version with
+    in-commit timestamps. ``keys``: only replay keys, all else null. ``covered``: a checkpoint
+    covers the commit, so that its adds are not live by themselves. ``share`` of ``shares``: the
+    part of a Parquet file to read.
     """
 
     path: str
@@ -44,9 +46,9 @@ ACTION_SCHEMA = T.StructType([
     column("operation", "string", nullable=True),
     column("commit_ms", "bigint", nullable=True),
 ])
-"""One action of the log: ``ord`` is version * 2 + 1 for an add, version * 2 - 1 for one that a
-checkpoint covers, version * 2 else; ``version``, ``operation`` and ``commit_ms`` are null for what
-only a checkpoint tells."""
+"""One action of the log. ``ord`` orders actions of one key: version * 2, + 1 for an add, - 1 for
+an add that a checkpoint covers. ``version``, ``operation`` and ``commit_ms`` are null for actions
+known only from a checkpoint."""
 
 ACTION_ARROW = arrow_schema(ACTION_SCHEMA)
 
@@ -83,6 +85,6 @@ SNAPSHOT_SCHEMA = T.StructType([
     column("operation", "string", "of that commit", nullable=True),
     column("commit_ms", "bigint", "time of that commit, ms", nullable=True),
 ])
-"""The rows of the ``snapshot`` stage: live adds, known tombstones, and the commits of the log."""
+"""Rows of the ``snapshot`` stage: live files, tombstones, change data, and commits."""
 
 SNAPSHOT_ARROW = arrow_schema(SNAPSHOT_SCHEMA)

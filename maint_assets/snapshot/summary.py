@@ -1,4 +1,4 @@
-"""What the ``snapshot`` stage says of its rows, and the comparison with the version checksum."""
+"""Summary of the ``snapshot`` stage, and its comparison with the version checksum."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OUTSIDE = ((pc.field("action") != "commit") & ~pc.field("inside")) | (are_outsi
 
 
 def size_counts(prefix: str, where: pc.Expression) -> dict[str, Measure]:
-    """How many rows there are of each size; names are those of SIZE_BUCKETS behind a prefix."""
+    """Measures that count rows by size, named by ``prefix`` and SIZE_BUCKETS."""
     floors = (0, *(top for _, top in SIZE_BUCKETS))
     return {
         f"{prefix}{name}": Measure(
@@ -110,7 +110,7 @@ def snapshot_summary(  # noqa: PLR0913
     expired_log: Mapping[str, int | None],
     mark: str,
 ) -> SnapshotSummary:
-    """The summary of a head and the metrics of its rows."""
+    """Build the summary from a head and the measures of its rows."""
     checkpoint = head.segment.checkpoint
     return SnapshotSummary(
         table=head.table,
@@ -149,7 +149,7 @@ def snapshot_summary(  # noqa: PLR0913
 
 
 def refuse_mismatch(seen: SnapshotSummary) -> None:
-    """ChecksumMismatchError where replay and the version checksum tell differently."""
+    """Raise ChecksumMismatchError if the replay and the version checksum differ."""
     if seen.checksum not in {"agrees", "absent"}:
         raise ChecksumMismatchError(
             seen.table,
@@ -159,7 +159,7 @@ def refuse_mismatch(seen: SnapshotSummary) -> None:
 
 
 def refuse_operation(seen: SnapshotSummary, operation: str) -> None:
-    """UnsupportedFeatureError with every reason why an operation must not run on the table."""
+    """Raise UnsupportedFeatureError with every reason why the operation must not run."""
     if seen.refused.get(operation):
         raise UnsupportedFeatureError(
             seen.table, "; ".join(seen.refused[operation]), "use an engine that knows it"
@@ -167,13 +167,13 @@ def refuse_operation(seen: SnapshotSummary, operation: str) -> None:
 
 
 def refused_operations(head: TableHead) -> dict[str, list[str]]:
-    """Per operation that must not run on the table: why."""
+    """Operations that must not run on the table, with the reasons."""
     reasons = {op.name.lower(): unsupported(head.protocol, op) for op in Operation}
     return {name: found for name, found in reasons.items() if found}
 
 
 def checksum_agreement(head: TableHead, metrics: Mapping[str, int]) -> str:
-    """``agrees``, ``absent``, or what replay and the version checksum tell differently."""
+    """``agrees``, ``absent``, or a sentence on how replay and version checksum differ."""
     recorded = head.checksum
     if recorded is None:
         return "absent"
