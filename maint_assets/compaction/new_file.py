@@ -10,7 +10,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from maint_assets.compaction.dictionaries import column_bytes, held_bytes, with_dictionaries
-from maint_assets.storage.leaves import bounded_leaves, is_floating, leaf_values, leaves
+from maint_assets.storage.leaves import (
+    bounded_leaves,
+    is_floating,
+    leaf_values,
+    leaves,
+    shared_paths,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -146,9 +152,10 @@ def _dictionary_leaves(rows: pa.Table, plain: AbstractSet[str]) -> set[str]:
     """The paths of leaves that are written with dictionaries, as far as the first rows tell.
 
     None with a -0.0: Spark looks 0.0 up in a dictionary bit by bit, and then skips the row group
-    although both zeros are equal.
+    although both zeros are equal. None whose path is ambiguous.
     """
-    every = {path for column in _repeating(rows) for path, _ in leaves(column)} - plain
+    every = {path for column in _repeating(rows) for path, _ in leaves(column)}
+    every -= plain | shared_paths(rows.schema)
     return every - _with_negative_zeros(rows, every)
 
 

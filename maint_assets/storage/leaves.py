@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -43,13 +44,23 @@ def leaf_values(values: pa.Array) -> Iterator[pa.Array]:
 
 
 def bounded_leaves(schema: pa.Schema) -> list[str]:
-    """Paths of the leaves that get footer statistics: all but floating-point ones.
+    """Paths of the leaves that get footer statistics: all but floating-point and ambiguous ones.
 
     Arrow ignores NaN in min and max. Spark and DuckDB treat NaN as the greatest value, so with such
     bounds they would skip row groups that hold matching rows.
     """
     every = (leaf for field in schema for leaf in leaves(field))
-    return [path for path, kind in every if not is_floating(kind)]
+    shared = shared_paths(schema)
+    return [path for path, kind in every if not is_floating(kind) and path not in shared]
+
+
+def shared_paths(schema: pa.Schema) -> set[str]:
+    """Paths that several leaves have: a column ``a.b`` beside a struct ``a`` with a field ``b``.
+
+    Arrow takes options of leaves by such paths, and would apply one of them to all.
+    """
+    paths = Counter(path for field in schema for path, _ in leaves(field))
+    return {path for path, many in paths.items() if many > 1}
 
 
 def is_floating(kind: pa.DataType) -> bool:

@@ -166,3 +166,50 @@ def test_readers_find_unsigned_integers_by_the_same_filters(
     assert done is not None and (done.files_removed, done.files_added) == (3, 1)
     assert answers(spark, path, asked, readers) == before
     assert answers(spark, peer, asked, readers) == before
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("columns", "values", "number"),
+    [
+        ("`a.b` DOUBLE, a STRUCT<b: BIGINT>", "{f}, named_struct('b', {i}L)", "`a.b`"),
+        ("a ARRAY<BIGINT>, `a.list.element` DOUBLE", "array({i}L), {f}", "`a.list.element`"),
+    ],
+)
+def test_nan_is_found_in_a_column_whose_dotted_name_is_the_path_of_another_leaf(
+    spark: SparkSession,
+    tmp_path: Path,
+    compacting: Compacting,
+    columns: str,
+    values: str,
+    number: str,
+) -> None:
+    """Arrow knows leaves by dotted paths: what one gets, the other gets too."""
+    spark.sql(f"CREATE TABLE delta.`{tmp_path}` (id BIGINT, {columns}) USING delta")
+    for i, text in enumerate(("0.0", "0.1", "NaN")):
+        row = values.format(i=i, f=f"CAST('{text}' AS DOUBLE)")
+        spark.sql(f"INSERT INTO delta.`{tmp_path}` VALUES ({i}L, {row})")
+
+    done = compacting(tmp_path).compact().done
+
+    delta_spark.forget(spark)
+    found = spark.read.format("delta").load(str(tmp_path)).where(f"{number} > 1.0").select("id")
+    assert done is not None and done.bins == 1
+    assert [row.id for row in found.collect()] == [2]
+
+
+@pytest.mark.oracle
+def test_two_leaves_of_one_dotted_path_are_rewritten_as_delta_does(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    columns = "id BIGINT, a STRUCT<b: BIGINT, `c.d`: BIGINT, c: STRUCT<d: BIGINT>>"
+    spark.sql(f"CREATE TABLE delta.`{tmp_path}` ({columns}) USING delta")
+    for i in range(3):
+        inner = f"named_struct('b', {i}L, 'c.d', {i + 5}L, 'c', named_struct('d', {i + 7}L))"
+        spark.sql(f"INSERT INTO delta.`{tmp_path}` VALUES ({i}L, {inner})")
+    before = delta_spark.rows(spark, tmp_path)
+
+    done = compacting(tmp_path).compact().done
+
+    assert done is not None and done.bins == 1
+    assert delta_spark.rows(spark, tmp_path) == before

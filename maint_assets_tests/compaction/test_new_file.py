@@ -109,6 +109,46 @@ def test_footers_hold_no_bounds_of_floating_point_numbers(tmp_path: Path) -> Non
     assert [each.path_in_schema for each in leaves if each.is_stats_set] == ["n", "s.long"]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"a.b": "double", "a": {"type": "struct", "fields": [{"name": "b", "type": "long"}]}},
+        {"a": {"type": "struct", "fields": [{"name": "b", "type": "long"}]}, "a.b": "double"},
+        {"a": LIST | {"elementType": "long"}, "a.list.element": "double"},
+    ],
+)
+def test_leaves_of_one_path_get_neither_bounds_nor_dictionaries(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    how = table_of(tmp_path, {**fields, "a.": "long"})
+    columns = {
+        name: [-0.0, math.nan] * 9 if kind == "double" else [{"b": 1}] * 18
+        for name, kind in fields.items()
+    } | {"a.": [1, 2] * 9}
+    if "a.list.element" in fields:
+        columns["a"] = [[1]] * 18
+
+    file = written(how, columns)
+
+    group = file.metadata.row_group(0)
+    found = [group.column(at) for at in range(group.num_columns)]
+    assert [each.path_in_schema for each in found if each.is_stats_set] == ["a."]
+    assert with_dictionary(file) == {"a."}
+
+
+def test_a_struct_may_hold_several_leaves_of_one_path(tmp_path: Path) -> None:
+    inner = {"type": "struct", "fields": [{"name": "d", "type": "double"}]}
+    parts = [{"name": "c.d", "type": "long"}, {"name": "c", "type": inner}]
+    parts.append({"name": "e", "type": "double"})
+    how = table_of(tmp_path, {"a": {"type": "struct", "fields": parts}})
+    rows = [{"c.d": 5, "c": {"d": -0.0}, "e": -0.0}, {"c.d": 6, "c": {"d": 1.0}, "e": 1.0}] * 9
+
+    file = written(how, {"a": rows})
+
+    assert file.metadata.num_rows == len(rows)
+    assert with_dictionary(file) == set()
+
+
 def test_leaves_with_a_negative_zero_get_no_dictionary(tmp_path: Path) -> None:
     struct = [{"name": name, "type": name} for name in ("float", "double")]
     by_number = {"type": "map", "keyType": "double", "valueType": "float"}
