@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _FILE, _MATCHES = "__maint_assets_file", "__maint_assets_matches"
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
+_OF_VALUES = ("22", "P0001")
+"""SQLSTATEs of values that fail: "data exception", and what ``assert_true`` raises."""
+
 _TRY = "use try_cast or try_divide"
 _SUBQUERY = re.compile(r"\bselect\b", re.IGNORECASE)
 
@@ -98,8 +101,8 @@ def _unlogged() -> Generator[None, None, None]:
 
 
 def _is_of_value(error: PySparkException) -> bool:
-    """Whether Spark blames a value: SQLSTATE of class 22, "data exception"."""
-    return (error.getSqlState() or "").startswith("22")
+    """Whether Spark blames a value: "data exception" (class 22), or raised by the predicate."""
+    return (error.getSqlState() or "").startswith(_OF_VALUES)
 
 
 def _sentence(error: PySparkException) -> str:

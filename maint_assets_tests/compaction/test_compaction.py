@@ -135,7 +135,7 @@ def test_predicates_of_anything_else_are_refused(
         compacting(tmp_path, where=where).compact()
 
 
-@pytest.mark.parametrize("where", ["cast(day as int) = 1"])
+@pytest.mark.parametrize("where", ["cast(day as int) = 1", "assert_true(day > '9') is null"])
 @pytest.mark.parametrize("files", [1, 2])
 def test_a_predicate_that_fails_on_a_value_is_said_to(
     where: str, files: int, spark: SparkSession, tmp_path: Path, compacting: Compacting
