@@ -26,12 +26,20 @@ if TYPE_CHECKING:
     from maint_assets.storage.rows import Rows
 
 _FILE, _MATCHES = "__maint_assets_file", "__maint_assets_matches"
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
+_QUOTED = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|/\*.*?\*/|--[^\n]*", re.DOTALL
+)
 _OF_VALUES = ("22", "P0001")
 """SQLSTATEs of values that fail: "data exception", and what ``assert_true`` raises."""
 
 _TRY = "use try_cast or try_divide"
-_SUBQUERY = re.compile(r"\bselect\b", re.IGNORECASE)
+_SUBQUERY = re.compile(r"\bselect\b|\(\s*(values|from|table|with)\b", re.IGNORECASE)
+_UNSTEADY = re.compile(
+    r"\b(rand|randn|random|randstr|uniform|uuid|shuffle|monotonically_increasing_id"
+    r"|spark_partition_id|input_file_\w+|over)\s*\(",
+    re.IGNORECASE,
+)
+"""Functions whose value depends on more than the partition: the plan would differ each time."""
 
 
 def of_partitions(files: Rows, where: str, *, partitions: Iterable[Field], table: str) -> Rows:
@@ -41,8 +49,14 @@ def of_partitions(files: Rows, where: str, *, partitions: Iterable[Field], table
     """
     columns = tuple(partitions)
     names = ", ".join(field.name for field in columns) or "none"
-    if _SUBQUERY.search(_QUOTED.sub("", where)):
+    bare = _QUOTED.sub(" ", where)
+    if _SUBQUERY.search(bare):
         raise PredicateError(table, f"where {where!r} holds a subquery", "give a plain condition")
+    if (found := _UNSTEADY.search(bare)) is not None:
+        unsteady = f"where {where!r} uses {found[1]}, whose value is no matter of the partition"
+        raise PredicateError(table, unsteady, f"use partition columns: {names}")
+    if _FILE in where or _MATCHES in where:
+        raise PredicateError(table, f"where {where!r} names an internal column", "leave it out")
     frame = files.as_frame(COMPACTION_SCHEMA)
     typed = frame.select(
         F.struct(*frame.columns).alias(_FILE),

@@ -121,6 +121,13 @@ def test_only_partitions_that_match_are_rewritten(
     [
         ("id = 1", "day"),
         ("day = (select max(day) from x)", "subquery"),
+        ("day = (values '1')", "subquery"),
+        ("day in ( FROM values('1'))", "subquery"),
+        ("exists(table x)", "subquery"),
+        ("day = (/* one */ values '1')", "subquery"),
+        ("day > '1' or rand() < 0.5", "uses rand"),
+        ("day = max(day) over ()", "uses over"),
+        ("__maint_assets_file is not null", "internal"),
         ("day =", "not valid"),
         ("day", "type string"),
         ("path = 'x'", "day"),
