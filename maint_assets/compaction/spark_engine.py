@@ -25,6 +25,7 @@ from maint_assets.compaction.spark_rows import (
     ROW,
     SparkBin,
     SparkInputs,
+    reserved_name,
     uri,
 )
 from maint_assets.compaction.spark_schema import has_equal_names
@@ -88,9 +89,14 @@ def rewritten_by_spark(
     gone, and what ends a Spark job that only looks at files.
     """
     session = _session(spark, how)
-    inputs = SparkInputs(session, bins, how, scratch=scratch)
-    codec = _CODECS.get(how.codec, how.codec)
-    new = list(_written(inputs, bins, f"{scratch}/out", codec=codec))
+    reserved = reserved_name(how.files)
+    if reserved is None:
+        inputs = SparkInputs(session, bins, how, scratch=scratch)
+        codec = _CODECS.get(how.codec, how.codec)
+        new = list(_written(inputs, bins, f"{scratch}/out", codec=codec))
+    else:
+        reason = f"column {reserved} has a name that a rewrite by Spark keeps for itself: rename it"
+        new = [SparkFile(each, "", "refused", reason) for each in bins]
     packages = packed(new, MOST_TASKS, weight=lambda each: sum(each.of.rows))
 
     def adopt(some: list[SparkFile]) -> Iterator[pa.RecordBatch]:

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from maint_assets.compaction.physical import FileSchema
     from maint_assets.compaction.rewriting import Rewriting
 
-BIN, POSITION, FILE, ROW = (f"__maint_assets_{name}" for name in ("bin", "at", "file", "row"))
-_FIRST_ID, _VERSION, _VALUES = (f"__maint_assets_{name}" for name in ("id", "version", "values"))
+_RESERVED = "__maint_assets_"
+BIN, POSITION, FILE, ROW = (f"{_RESERVED}{name}" for name in ("bin", "at", "file", "row"))
+_FIRST_ID, _VERSION, _VALUES = (f"{_RESERVED}{name}" for name in ("id", "version", "values"))
 
 _FILES = T.StructType([
     column(FILE, "string", "name of the link"),
@@ -149,6 +150,12 @@ class SparkInputs:
 
         packages = packed(vectors, MOST_TASKS, weight=lambda each: each.vector.cardinality)
         return units(self._session, packages, read, kind=_Vector).as_frame(_DELETED)
+
+
+def reserved_name(files: FileSchema) -> str | None:
+    """A column of the table that Spark would take for one of ours; None if there is none."""
+    names = (name for name in files.arrow.names if name.lower().startswith(_RESERVED))
+    return next(names, None)
 
 
 def uri(path: str) -> str:

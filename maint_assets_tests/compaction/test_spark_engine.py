@@ -113,6 +113,25 @@ EACH_TIME = {"deletion vectors"}
 """What CI looks at; the rest is ``make stories``."""
 
 
+@pytest.mark.parametrize("name", ["__maint_assets_bin", "__MAINT_assets_values"])
+def test_columns_named_like_ours_are_refused_and_left_as_they_are(
+    name: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    path, t = tmp_path / "t", delta_spark.table(tmp_path / "t")
+    with settings(spark, LEGACY):
+        spark.sql(f"CREATE TABLE {t} (id BIGINT, day DATE, {name} STRING) USING delta")
+        for at in range(2):
+            spark.sql(f"INSERT INTO {t} VALUES ({at}, DATE'1200-02-29', 'x')")
+    before = texts(spark, path), sorted(path.rglob("*.parquet"))
+
+    report = compacting(path).compact()
+
+    rows = ledger(report)
+    assert {row["state"] for row in rows} == {"refused"}
+    assert all(f"column {name} has a name that" in row["reason"] for row in rows)
+    assert (texts(spark, path), sorted(path.rglob("*.parquet"))) == before
+
+
 @pytest.mark.parametrize(
     "kind", [pytest.param(n, marks=[] if n in EACH_TIME else [pytest.mark.long]) for n in TABLES]
 )
