@@ -26,6 +26,7 @@ WORDS = {
     "clustered": "clustered otherwise (full)",
     "other_partition": "in other partitions",
     "postponed": "postponed (max_bytes_per_run)",
+    "disputed": "added and removed by one commit",
 }
 """Reasons as people read them."""
 

@@ -39,7 +39,7 @@ PLANNED_REASONS = (
     "small", "deleted_rows", "dropped_columns", "no_stats", "unordered", "merged"
 )  # fmt: skip
 LEFT_OUT_REASONS = (
-    "large", "whole", "alone", "ordered", "clustered", "other_partition", "postponed"
+    "large", "whole", "alone", "ordered", "clustered", "other_partition", "postponed", "disputed"
 )  # fmt: skip
 
 COMPACTION_SCHEMA = T.StructType([
@@ -237,6 +237,7 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
     ordering = judge.ordering
     cube = pa.nulls(len(batch), pa.string()) if ordering is None else _cube(add, ordering)
     reason = _reasons(add, share=share, rows=rows, cube=cube, judge=judge)
+    reason = pc.if_else(batch["disputed"], "disputed", reason)
     live = pc.cast(
         pc.multiply(pc.cast(size, pa.float64()), pc.subtract(1.0, pc.fill_null(share, 0.0))),
         pa.int64(),

@@ -107,7 +107,8 @@ class DataFiles:
         except BaseException:
             file.close(force=True)
             raise
-        return DataFile(self.location, add, self._last, file, self._width)
+        size = data_path(self.location, add.path).stat().st_size
+        return DataFile(self.location, add, self._last, file, self._width, size)
 
     def _with_footer(self, add: Add) -> pq.ParquetFile:
         """The open file, whose footer is kept until it is opened again, if it takes little."""
@@ -121,13 +122,14 @@ class DataFiles:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file whose footer has been read, to be closed."""
+    """A data file whose footer has been read, to be closed; ``size`` is its own, in bytes."""
 
     location: Location
     add: Add
     kind: FileKind
     file: pq.ParquetFile
     width: RowWidth
+    size: int
 
     @property
     def hazard(self) -> Hazard | None:

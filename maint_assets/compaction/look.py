@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 def file_hazard(file: DataFile) -> Hazard | None:
     """What speaks against a rewrite of a file by Arrow, with its path."""
-    found, told = file.hazard, file.add.num_records
-    if told not in {None, file.num_rows}:
-        found = Hazard(f"the log says {told} rows, the file has {file.num_rows}")
+    found, add = file.hazard, file.add
+    if add.size != file.size:
+        # Another file under the same name, or another log: Spark does not find its footer.
+        found = Hazard(f"the log says {add.size} bytes, the file has {file.size}")
+    elif add.num_records not in {None, file.num_rows}:
+        found = Hazard(f"the log says {add.num_records} rows, the file has {file.num_rows}")
     return None if found is None else found.of(file.add.path)
 
 

@@ -54,5 +54,11 @@ FULL_ARROW = pa.schema([
 ])
 """A file action: replay key, order (version * 2, + 1 for adds), and the action."""
 
-LIVE_ADDS_ARROW = pa.schema([("log_key", pa.string()), ("dv_id", pa.string()), ("add", ADD_ARROW)])
-"""A live file: replay key and add action."""
+LIVE_ADDS_ARROW = pa.schema([
+    ("log_key", pa.string()),
+    ("dv_id", pa.string()),
+    ("add", ADD_ARROW),
+    ("disputed", pa.bool_()),
+])
+"""A live file: replay key and add action; ``disputed`` where the commit that adds it for the last
+time removes it as well: readers differ on whether such a file is there."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from maint_assets.storage.rows import Rows
 
 _KEY = ["log_key", "dv_id"]
+_DISPUTED = "disputed"
 _EXPANSION = 8
 """Approximate ratio of memory to Parquet size."""
 
@@ -61,21 +62,15 @@ def file_state(
     all of them without that. Executors raise CorruptLogError where the newest action of a file is
     one of two of one commit, too: readers differ on whether that file is there.
     """
-    every = _newest(
-        spark, head, removes=True, refuses_both=True, parallelism=parallelism, scratch=scratch
-    )
+    newest = _newest(spark, head, removes=True, parallelism=parallelism, scratch=scratch)
+    every = [rows.then(partial(_undisputed, table=head.table)) for rows in newest]
     if kept_after_ms is None:
         return every
     return [rows.then(partial(_unexpired, kept_after_ms=kept_after_ms)) for rows in every]
 
 
-def newest_full_actions(
-    actions: Iterable[pa.RecordBatch], *, refusing_both: str | None = None
-) -> Iterator[pa.RecordBatch]:
-    """The newest action of each key.
-
-    With the table to refuse, CorruptLogError where one commit adds and removes it.
-    """
+def newest_full_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The newest action of each key: FULL_ARROW and ``disputed`` (LIVE_ADDS_ARROW)."""
     every = pa.Table.from_batches(actions, FULL_ARROW)
     if not every.num_rows:
         return
@@ -84,26 +79,15 @@ def newest_full_actions(
     keys = every.select(_KEY).take(order).append_column("row", row)
     last = keys.group_by(_KEY, use_threads=False).aggregate([("row", "max")])
     newest = every.take(order.take(last["row_max"]))
-    if refusing_both is not None:
-        _refuse_both(every, newest, table=refusing_both)
+    newest = newest.append_column(_DISPUTED, _is_disputed(newest, every))
     yield from newest.combine_chunks().to_batches()
 
 
-def _refuse_both(every: pa.Table, newest: pa.Table, *, table: str) -> None:
-    """CorruptLogError where a commit that adds a file for the last time removes it as well."""
-    is_add = pc.is_valid(newest["add"])
-    adds, removes = newest.filter(is_add), every.filter(pc.is_valid(every["remove"]))
-    wanted = _key_and_order(removes, pc.add(removes["ord"], 1))
-    both = adds.filter(pc.is_in(_key_and_order(adds, adds["ord"]), value_set=wanted))
-    if not both.num_rows:
-        return
-    row = both.slice(0, 1).to_pylist()[0]
-    raise CorruptLogError(
-        table,
-        f"{commit_name(row['ord'] // 2)} both adds and removes {row['add']['path']}: readers "
-        "differ on whether that file is there, and a checkpoint would decide it",
-        "add or remove that file in a new commit",
-    )
+def _is_disputed(newest: pa.Table, every: pa.Table) -> pa.Array:
+    """Which of the newest actions are adds of a commit that removes the file as well."""
+    removes = every.filter(pc.is_valid(every["remove"]))
+    same_commit = _key_and_order(removes, pc.add(removes["ord"], 1))
+    return pc.is_in(_key_and_order(newest, newest["ord"]), value_set=same_commit)
 
 
 def _key_and_order(actions: pa.Table, order: pa.ChunkedArray) -> pa.Array:
@@ -117,19 +101,20 @@ def _newest(
     removes: bool,
     parallelism: int,
     scratch: str,
-    refuses_both: bool = False,
 ) -> list[Rows]:
-    """The newest action per key. Without ``removes``, keys with only old tombstones are omitted."""
+    """The newest action per key: FULL_ARROW, of commits with ``disputed``, too.
+
+    Without ``removes``, keys with only old tombstones are omitted.
+    """
     table, checkpoint = head.location.path, _only(checkpoint_units(head), removes=removes)
     tail = [unit for unit in commit_units(head) if unit.version > _base(head)]
-    newest = partial(newest_full_actions, refusing_both=head.table if refuses_both else None)
     if total_bytes(tail) > BUCKET_BYTES:
         read = [*tail, *checkpoint]
         met = _met(spark, table, read, parallelism=parallelism, scratch=scratch)
-        return [met.then(newest)]
+        return [met.then(newest_full_actions)]
 
     def winners(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
-        yield from newest(full_actions_of(table, read))
+        yield from newest_full_actions(full_actions_of(table, read))
 
     def streamed(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
         named = [msgspec.structs.replace(unit, keys=True) for unit in tail]
@@ -169,15 +154,34 @@ def _without(
     actions: Iterable[pa.RecordBatch], newer: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Drop actions whose key has a newer action."""
-    named = pa.Table.from_batches(newer, FULL_ARROW).select(_KEY)
+    schema = pa.schema([FULL_ARROW.field(name) for name in _KEY])
+    named = pa.Table.from_batches((batch.select(_KEY) for batch in newer), schema)
     keys = pc.unique(key_texts(named))
     for batch in actions:
         yield batch.filter(pc.invert(pc.is_in(key_texts(batch), value_set=keys)))
 
 
 def _live(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The adds: LIVE_ADDS_ARROW. What a checkpoint holds is not disputed."""
     for batch in actions:
-        yield batch.filter(pc.is_valid(batch["add"])).select(LIVE_ADDS_ARROW.names)
+        adds = batch.filter(pc.is_valid(batch["add"]))
+        if _DISPUTED not in adds.schema.names:
+            adds = adds.append_column(_DISPUTED, pa.repeat(pa.scalar(value=False), len(adds)))
+        yield adds.select(LIVE_ADDS_ARROW.names)
+
+
+def _undisputed(actions: Iterable[pa.RecordBatch], *, table: str) -> Iterator[pa.RecordBatch]:
+    """The actions: FULL_ARROW. CorruptLogError for one that is disputed."""
+    for batch in actions:
+        if _DISPUTED in batch.schema.names and pc.any(batch[_DISPUTED]).as_py():
+            row = batch.filter(batch[_DISPUTED]).slice(0, 1).to_pylist()[0]
+            raise CorruptLogError(
+                table,
+                f"{commit_name(row['ord'] // 2)} both adds and removes {row['add']['path']}: "
+                "readers differ on whether that file is there, and a checkpoint would decide it",
+                "add or remove that file in a new commit",
+            )
+        yield batch.select(FULL_ARROW.names)
 
 
 def _unexpired(

@@ -189,6 +189,29 @@ def test_footers_hold_no_bounds_of_typed_floating_point_numbers(
     assert found.where("add.partitionValues_parsed.p > 1").count() == 1
 
 
+@pytest.mark.oracle
+def test_footers_hold_no_bounds_of_leaves_whose_dotted_paths_are_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Arrow knows leaves by dotted paths: those of one number would be written for both."""
+    path = tmp_path / "t"
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (id INT, `a.b` DOUBLE, a STRUCT<b: INT>) USING delta "
+        "TBLPROPERTIES ('delta.checkpoint.writeStatsAsStruct' = 'true')"
+    )
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, 2D, named_struct('b', 3))")
+
+    written(spark, path)
+
+    file = pq.ParquetFile(next((path / "_delta_log").glob("*.checkpoint.parquet")))
+    every = [file.metadata.row_group(0).column(at) for at in range(file.metadata.num_columns)]
+    bounded = [each.path_in_schema for each in every if each.is_stats_set]
+    assert "add.stats_parsed.maxValues.id" in bounded
+    assert "add.stats_parsed.maxValues.a.b" not in bounded
+    assert [each.path_in_schema for each in every].count("add.stats_parsed.maxValues.a.b") == 2
+    assert [row["id"] for row in delta_spark.rows(spark, path)] == [1]
+
+
 def columns(schema: pa.Schema) -> set[str]:
     """The paths of all leaf columns."""
     return {".".join(names) for field in schema for names in leaves(field)}

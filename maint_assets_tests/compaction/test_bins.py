@@ -16,7 +16,7 @@ from maint_assets.compaction.plan import Selection
 from maint_assets.delta.actions import Add
 from maint_assets.delta.paths import TableRoot
 from maint_assets.delta.schema import Field, Primitive
-from maint_assets.snapshot.full_schemas import ADD_ARROW
+from maint_assets.snapshot.full_schemas import ADD_ARROW, LIVE_ADDS_ARROW
 from maint_assets.storage.parts import PartSlice
 
 ROOT = TableRoot.of("/t")
@@ -54,8 +54,9 @@ def planned(
         pa.array([each["path"] for each in adds], pa.string()),
         pa.array(["" for _ in adds], pa.string()),
         pa.array(adds, ADD_ARROW),
+        pa.repeat(pa.scalar(value=False), len(adds)),
     ]
-    batch = pa.RecordBatch.from_arrays(arrays, ["log_key", "dv_id", "add"])
+    batch = pa.RecordBatch.from_arrays(arrays, schema=LIVE_ADDS_ARROW)
     found = compaction_bins(candidates([batch], Judge(ROOT, partitions, asked)), asked)
     if max_bytes is not None:
 

@@ -47,6 +47,11 @@ def commit(path: Path, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def removed_by(path: Path, version: int) -> set[str]:
+    """The files that a commit removes."""
+    return {each["remove"]["path"] for each in commit(path, version) if "remove" in each}
+
+
 def files(path: Path) -> set[str]:
     return {str(file.relative_to(path)) for file in path.rglob("*.parquet")}
 
@@ -333,6 +338,30 @@ def test_a_file_with_other_rows_than_the_log_says_is_left(
     assert report.done.versions == []
 
 
+@pytest.mark.parametrize(("told", "read"), [("a byte less", 8), ("a byte more", 8), ("few", 6)])
+def test_a_file_of_other_bytes_than_the_log_says_is_left(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting, told: str, read: int
+) -> None:
+    """deltalake looks for a footer where it is not; delta-spark reads what lies in those bytes."""
+    table = small_files(tmp_path / "t", days=1)
+    added = table.added("wrong.parquet", partition={"day": "2026-01-01"})
+    size = added["add"]["size"]
+    wrong = {"a byte less": size - 1, "a byte more": size + 1, "few": 10}[told]
+    added["add"]["size"] = wrong
+    table.commit([added])
+    before = tree(tmp_path / "t")
+
+    assert len(delta_spark.rows(spark, tmp_path / "t")) == read
+    with pytest.raises(pa.ArrowInvalid):
+        rows(tmp_path / "t")
+    report = compacting(tmp_path / "t").compact()
+
+    assert report.done is not None and (report.done.refused, report.done.bins) == (1, 0)
+    reason = next(iter(report.done.not_committed))
+    assert f"wrong.parquet: the log says {wrong} bytes, the file has {size}" in reason
+    assert tree(tmp_path / "t") == before
+
+
 def test_commits_are_as_large_as_asked(tmp_path: Path, compacting: Compacting) -> None:
     table = small_files(tmp_path, days=5)
     before = rows(tmp_path)
@@ -467,22 +496,32 @@ def test_a_checkpoint_is_written_at_its_interval(
     assert len(delta_spark.rows(spark, tmp_path)) == len(before)
 
 
-def test_no_checkpoint_follows_where_readers_differ_on_a_file(
-    tmp_path: Path, compacting: Compacting, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("order", [(), ("id",)])
+def test_a_file_that_readers_differ_on_is_left_out(
+    spark: SparkSession,
+    tmp_path: Path,
+    compacting: Compacting,
+    caplog: pytest.LogCaptureFixture,
+    order: tuple[str, ...],
 ) -> None:
-    table = TableBuilder(tmp_path).create(
-        partition_columns=["p"], configuration={"delta.checkpointInterval": "1"}
-    )
-    table.add("a", "b", partition={"p": "1"})
-    added = table.added("both", partition={"p": "2"})
-    removed = {"remove": {"path": added["add"]["path"], "dataChange": True}}
-    table.commit([removed, added])
+    """delta-spark rewrites it, which decides for all readers whether its rows are there."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    table = TableBuilder(ours).create(configuration={"delta.checkpointInterval": "1"})
+    table.add("a", "b")
+    removed = {"remove": {"path": "both", "dataChange": True}}
+    table.commit([removed, table.added("both")])
+    shutil.copytree(ours, theirs)
 
-    done = compacting(tmp_path).compact().done
+    report = compacting(ours, zorder_by=list(order)).compact()
+    spark.sql(f"OPTIMIZE {delta_spark.table(theirs)}")
 
+    done = report.done
     assert done is not None and (done.bins, done.checkpoint_version) == (1, None)
+    assert report.planned.plan.left_out == {"disputed": 1}
+    assert removed_by(ours, 3) == {"a", "b"}
+    assert removed_by(theirs, 3) == {"a", "b", "both"}
     assert "no checkpoint was written" in caplog.text
-    assert f"both adds and removes {added['add']['path']}" in caplog.text
+    assert f"{2:020}.json both adds and removes both" in caplog.text
     assert not list(table.log.glob("*.checkpoint*"))
 
 

@@ -48,9 +48,17 @@ def table_of(path: Path, *files: pa.Table, **how: Any) -> TableBuilder:
     """A table of data files with these rows."""
     table = TableBuilder(path).create(fields=FIELDS)
     for number, rows in enumerate(files):
-        table.add(f"{number}.parquet", rows=1, stats=json.dumps({"numRecords": rows.num_rows}))
         pq.write_table(rows, path / f"{number}.parquet", **how)
+        tell(table, f"{number}.parquet", rows=rows.num_rows)
     return table
+
+
+def tell(table: TableBuilder, name: str, *, rows: int) -> None:
+    """A commit that adds a file as it lies there."""
+    add = table.added("any.parquet", stats=json.dumps({"numRecords": rows}))["add"]
+    (table.path / "any.parquet").unlink()
+    size = (table.path / name).stat().st_size
+    table.commit([{"add": add | {"path": name, "size": size}}], operation="WRITE")
 
 
 def shared(path: Path) -> tuple[str, ...]:
@@ -224,9 +232,8 @@ def test_pages_that_arrow_cannot_read_as_dictionaries_are_read_plainly(
     rows.write.option("parquet.writer.version", "PARQUET_2_0").parquet(str(written))
     table = table_of(tmp_path / "t", FEW)
     (file,) = written.glob("*.parquet")
-    told = json.dumps({"numRecords": 400_000})
-    table.remove("0.parquet").add("1.parquet", rows=1, stats=told)
     shutil.copy(file, table.path / "1.parquet")
+    tell(table.remove("0.parquet"), "1.parquet", rows=400_000)
     with pq.ParquetFile(file) as opened:
         encodings = column_of(opened, "cat").encodings
         assert {"DELTA_BYTE_ARRAY", "RLE_DICTIONARY"} <= set(encodings)
@@ -290,6 +297,7 @@ def test_a_dictionary_that_holds_a_value_twice_is_not_read_as_one(tmp_path: Path
     table = table_of(tmp_path, FEW)
     path = tmp_path / "0.parquet"
     rows = twice_in_its_dictionary(path, b"some writer")
+    tell(table, path.name, rows=len(rows))
 
     with pq.ParquetFile(path, read_dictionary=["cat"]) as misread, pytest.raises(pa.ArrowException):
         misread.read(["cat"])["cat"].to_pylist()

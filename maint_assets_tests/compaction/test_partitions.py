@@ -1,5 +1,6 @@
 """Each partition value is compacted by itself, and all spellings of a value together."""
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -87,6 +88,30 @@ def test_moments_are_merged_where_their_zone_is_told(
 
     assert set(by_partition(tmp_path)) == {(told[0],), ("2000-01-01 12:00:00",)}
     assert delta_spark.rows(spark, tmp_path) == rows
+
+
+def test_moments_without_a_zone_are_not_written_into_files(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    """delta-spark writes the moment of its own session, others read another one."""
+    fields = {"id": "long", "value": "string", "at": "timestamp"}
+    written = {"delta.writePartitionColumnsToParquet": "true"}
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    table = TableBuilder(ours).create(
+        partition_columns=["at"], fields=fields, configuration=written
+    )
+    for value in ("2000-01-01 12:00:00", "2000-01-01T12:00:00Z"):
+        table.add("1.parquet", "2.parquet", partition={"at": value})
+    shutil.copytree(ours, theirs)
+    before = delta_spark.rows(spark, ours)
+
+    done = compacting(ours).compact().done
+    spark.sql(f"OPTIMIZE {delta_spark.table(theirs)}")
+
+    assert done is not None and (done.bins, done.refused) == (1, 1)
+    assert "2000-01-01 12:00:00" in next(iter(done.not_committed))
+    assert delta_spark.rows(spark, ours) == before
+    assert all(len(names) == 1 for names in by_partition(theirs).values())
 
 
 def days(path: Path) -> TableBuilder:

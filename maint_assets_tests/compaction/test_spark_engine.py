@@ -1,6 +1,8 @@
 """What Arrow would not keep is rewritten by Spark: the same rows to Delta, and life goes on."""
 
+import datetime as dt
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -163,6 +165,30 @@ def test_old_calendars_are_rewritten_by_spark(
     spark.sql(UPDATE.format(t=t))
     spark.sql(f"DELETE FROM {t} WHERE id = 2")
     assert len(texts(spark, path)) == len(before) - 1
+
+
+def test_columns_that_only_case_tells_apart_keep_their_values(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    """delta-spark and deltalake refuse such a table; whoever made it has a reader."""
+    table = TableBuilder(tmp_path / "t").create(fields={"id": "long", "day": "date", "Day": "date"})
+    for at in range(2):
+        with settings(spark, {"spark.sql.caseSensitive": "true", **LEGACY}):
+            row = f"{at}L AS id, DATE'1200-01-0{at + 1}' AS day, DATE'1300-01-0{at + 1}' AS `Day`"
+            spark.sql(f"SELECT {row}").coalesce(1).write.parquet(str(tmp_path / f"{at}"))
+        (file,) = (tmp_path / f"{at}").glob("*.parquet")
+        shutil.copy(file, table.path / f"{at}.parquet")
+        add = {"path": f"{at}.parquet", "partitionValues": {}, "size": file.stat().st_size}
+        table.commit([{"add": {**add, "modificationTime": 1, "dataChange": True}}])
+
+    report = compacting(table.path).compact()
+
+    assert {(row["engine"], row["state"]) for row in ledger(report)} == {("spark", "committed")}
+    (new,) = table.path.glob("part-*.parquet")
+    assert pq.read_table(new).to_pylist() == [
+        {"id": at, "day": dt.date(1200, 1, at + 1), "Day": dt.date(1300, 1, at + 1)}
+        for at in range(2)
+    ]
 
 
 def test_new_files_hold_what_the_protocol_wants(

@@ -88,6 +88,34 @@ def test_live_adds_are_whole_however_large_the_log(
     assert adds(spark, table.path) == live(table)
 
 
+@pytest.mark.parametrize("way", ["one task", "streamed", "buckets"])
+def test_adds_of_commits_that_remove_their_files_too_are_disputed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way != "one task":
+        monkeypatch.setattr(live_adds, "SMALL_LOG_BYTES", -1)
+    if way == "buckets":
+        monkeypatch.setattr(live_adds, "BUCKET_BYTES", 100)
+    table = TableBuilder(tmp_path / "t").create().add("old", "again", "early", "kept")
+    table.commit([removed("early"), table.added("early")]).checkpoint()
+    for order in (1, -1):
+        name = f"both{order}"
+        table.commit([table.added(name), removed(name)][::order])
+    table.commit([removed("again")]).commit([table.added("again")])
+    table.commit([removed("both1"), table.added("late")]).commit([table.added("both1")])
+
+    rows = collected(spark, table.path)
+
+    told = {row["log_key"]: row["disputed"] for row in rows}
+    assert told == dict.fromkeys(["old", "again", "early", "kept", "late", "both1"], False) | {
+        "both-1": True
+    }
+
+
+def removed(path: str) -> Action:
+    return {"remove": {"path": path, "deletionTimestamp": 1, "dataChange": True}}
+
+
 def test_older_version_has_its_own_files(spark: SparkSession, tmp_path: Path) -> None:
     table = TableBuilder(tmp_path).create().add("a").checkpoint().add("b").remove("a").checkpoint()
     expected = live(table) | {"a": present(table.tombstones[("a", None)])}
