@@ -10,7 +10,7 @@ from maint_assets.compaction.bins import Judge, candidates, compaction_bins
 from maint_assets.compaction.ordering import PROVIDER, Ordering
 from maint_assets.compaction.plan import Selection
 from maint_assets.delta.schema import Field, Primitive
-from maint_assets.snapshot.full_schemas import ADD_ARROW
+from maint_assets.snapshot.full_schemas import ADD_ARROW, LIVE_ADDS_ARROW
 from maint_assets_tests.compaction.test_bins import ROOT, add
 
 Z_ORDER = Ordering((("A",),), (("a",),), clustering=False)
@@ -32,8 +32,9 @@ def planned(
         pa.array([each["path"] for each in adds], pa.string()),
         pa.array(["" for _ in adds], pa.string()),
         pa.array(adds, ADD_ARROW),
+        pa.repeat(pa.scalar(value=False), len(adds)),
     ]
-    batch = pa.RecordBatch.from_arrays(arrays, ["log_key", "dv_id", "add"])
+    batch = pa.RecordBatch.from_arrays(arrays, schema=LIVE_ADDS_ARROW)
     judge = Judge(ROOT, parts, asked, ordering=ordering)
     found = compaction_bins(candidates([batch], judge), asked, ordering=True)
     rows = [row for some in found for row in some.to_pylist()]
