@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 16_384
 _KEY_FIELDS = ("path", "deletionVector")
+_REQUIRED = ("path", "partitionValues", "size", "modificationTime")
+"""Fields of an add that readers or new checkpoints cannot do without."""
 
 
 def full_actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]:
@@ -100,14 +102,10 @@ def _rows(structs: pa.Array, action: str, unit: LogUnit) -> pa.RecordBatch:
     rows, is_add = len(structs), action == "add"
     found = shaped(structs, FULL_ARROW.field(action).type)
     path, dv = pc.struct_field(found, "path"), pc.struct_field(found, "deletionVector")
-    if path.null_count:
-        raise pa.ArrowInvalid(f"{action}.path is null")
-    if unit.keys:
-        found = pa.nulls(rows, found.type)
-    elif is_add and pc.struct_field(found, "partitionValues").null_count:
-        raise pa.ArrowInvalid("add.partitionValues is null")
-    else:
-        found = _unchanged(found)
+    for name in _REQUIRED if is_add and not unit.keys else ("path",):
+        if pc.struct_field(found, name).null_count:
+            raise pa.ArrowInvalid(f"{action}.{name} is null")
+    found = pa.nulls(rows, found.type) if unit.keys else _unchanged(found)
     other = "remove" if is_add else "add"
     columns = {
         "log_key": _keys(path),
