@@ -204,6 +204,11 @@ def is_utf8(name: str) -> bool:
     return True
 
 
+def shown(name: str) -> str:
+    """A file name as text for messages, in ASCII where it is not UTF-8."""
+    return name if is_utf8(name) else name.encode("ascii", "backslashreplace").decode()
+
+
 @contextmanager
 def as_os_error() -> Generator[None, None, None]:
     """Raise errors of obstore as OSError."""
