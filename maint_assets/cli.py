@@ -228,8 +228,10 @@ def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **optio
     from maint_assets.assets.fleet import run_tables  # noqa: PLC0415
     from maint_assets.assets.stages import CHAINS, Branch  # noqa: PLC0415
     from maint_assets.assets.terminal import show_fleet  # noqa: PLC0415
+    from maint_assets.assets.workspace import refuse_workspace  # noqa: PLC0415
 
     settings = config.load(config_file)
+    refuse_workspace(settings.workspace, settings.tables, source=config_file)
     tables = [settings.table(name) for name in names] or list(settings.tables)
     if not tables:
         raise ConfigError(config_file, "names no tables", "add one under tables:")
@@ -254,8 +256,10 @@ def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **optio
 def check(config_file: str, as_json: bool) -> None:  # noqa: FBT001
     """Validate a config without touching any table."""
     from maint_assets.assets.jobs import refuse_unloadable  # noqa: PLC0415
+    from maint_assets.assets.workspace import refuse_workspace  # noqa: PLC0415
 
     settings = config.load(config_file)
+    refuse_workspace(settings.workspace, settings.tables, source=config_file)
     refuse_unloadable(settings, config=config_file)
     names = [table.name for table in settings.tables]
     if as_json:
@@ -311,10 +315,10 @@ def _one_table(
     uri: str, workspace: str, **asked: dict[str, Any]
 ) -> tuple[config.Maintenance, config.TableSettings]:
     """Settings for one table that no config names: its name comes from its location."""
+    from maint_assets.assets.workspace import refuse_workspace  # noqa: PLC0415
     from maint_assets.storage.location import Location  # noqa: PLC0415
 
     path = Location.of(uri).path
-    _refuse_workspace(Path(workspace).resolve(), Path(path))
     mark = hashlib.sha256(path.encode()).hexdigest()[:8]
     name = re.sub(r"\W", "_", Path(path).name, flags=re.ASCII)[:_NAME_LENGTH] + f"_{mark}"
     try:
@@ -324,22 +328,9 @@ def _one_table(
         option = "--" + str(first["loc"][-1]).replace("_", "-")
         message = first["msg"].removeprefix("Value error, ")
         raise ConfigError(_OPTIONS.get(option, option), message, "mend that value") from None
-    return config.Maintenance(workspace=str(Path(workspace).resolve()), tables=(table,)), table
-
-
-def _refuse_workspace(workspace: Path, table: Path) -> None:
-    """ConfigError for a workspace among a table's files, or where no directory can be."""
-    remedy = "put it beside the tables"
-    if workspace.is_relative_to(table):
-        first = next(iter(workspace.relative_to(table).parts), "")
-        if first == "_delta_log" or not first.startswith(("_", ".")):
-            raise ConfigError(
-                str(table), f"the workspace {workspace} lies inside the table", remedy
-            )
-    for place in (workspace, *workspace.parents):
-        if place.exists() and not place.is_dir():
-            found = f"the workspace {workspace} cannot be made: {place} is not a directory"
-            raise ConfigError(str(table), found, remedy)
+    refuse_workspace(workspace, [table], source=path)
+    place = Location.of(workspace).path
+    return config.Maintenance(workspace=place, tables=(table,)), table
 
 
 class _Steps(NamedTuple):
@@ -378,11 +369,12 @@ def _launcher(settings: config.Maintenance) -> Iterator[Any]:
     """A launcher whose stages are shown while they run; Spark's own noise goes to a file."""
     from maint_assets.assets.launch import launcher  # noqa: PLC0415
     from maint_assets.assets.terminal import progress, quiet_session  # noqa: PLC0415
+    from maint_assets.storage.location import Location  # noqa: PLC0415
 
     with launcher(settings) as found:
         if not os.environ.get("MAINT_ASSETS_DEBUG"):
             with err.status("starting Spark"):
-                quiet_session(found.store, Path(settings.workspace))
+                quiet_session(found.store, Path(Location.of(settings.workspace).path))
         found.around = lambda: progress(err)
         yield found
 

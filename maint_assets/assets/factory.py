@@ -19,6 +19,7 @@ from maint_assets.assets.spark import stage as spark_stage
 from maint_assets.assets.spark import typed_errors
 from maint_assets.assets.stages import CHAINS, STAGES, Stage
 from maint_assets.assets.store import StageResult, StageStore
+from maint_assets.assets.workspace import refuse_workspace
 from maint_assets.config import TableSettings
 from maint_assets.errors import MaintError
 
@@ -171,6 +172,7 @@ def _materialized(
     logger.info("%s", description)
     _refuse_interrupted(context)
     try:
+        refuse_workspace(store.base_uri, [table], source=table.uri)
         with (
             typed_errors(),
             spark_stage(lambda: store.spark, context.run.run_id, description) as spark,

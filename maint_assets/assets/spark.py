@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import threading
+import traceback
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -56,7 +58,8 @@ def session(resource: LazyPySparkResource) -> SparkSession:
     """The session of the resource, with an interpreter and a Java to run on."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     find_java()
-    return resource.spark_session
+    with _whole_start():
+        return resource.spark_session
 
 
 def parallelism(spark: SparkSession) -> int:
@@ -143,6 +146,23 @@ def stage(
                 found.close()
             raise
         found.close()
+
+
+@contextlib.contextmanager
+def _whole_start() -> Iterator[None]:
+    """Kills the Java that was started within it when an error or interrupt ends the start.
+
+    On its way out PySpark removes the directory in which that Java is to tell its port. Java then
+    fails in its main thread alone, before it looks whether we are still there, and stays for ever.
+    """
+    try:
+        yield
+    except BaseException as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        held = (frame.f_locals.get(name) for frame in frames for name in ("proc", "self"))
+        for java in (each for each in held if isinstance(each, subprocess.Popen)):
+            java.kill()
+        raise
 
 
 @dataclass(frozen=True, slots=True)

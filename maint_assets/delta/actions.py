@@ -7,7 +7,7 @@ Only the fields that maintenance reads; what only a writer must set (``dataChang
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
@@ -15,6 +15,8 @@ from maint_assets.errors import CorruptLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+Line = TypeVar("Line")
 
 _REMEDY = "restore the file from a backup or a replica; nothing is changed on a broken log"
 
@@ -191,6 +193,7 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _LINE = msgspec.json.Decoder(Action)
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _STATISTICS = msgspec.json.Decoder(_Statistics)
 _KEYED = msgspec.json.Decoder(dict[str, Any])
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -200,12 +203,23 @@ _ADD = re.compile(rb'\s*\{\s*"add"\s*:\s*\{')
 
 def parse_action(line: bytes, *, table: str, file: str) -> Action:
     """Decode one line. Raises CorruptLogError; an invalid line is never skipped."""
+    return decoded_line(line, _LINE, table=table, file=file)
+
+
+def decoded_line(
+    line: bytes, decoder: msgspec.json.Decoder[Line], *, table: str, file: str
+) -> Line:
+    """Decode one line as actions of other fields. Raises CorruptLogError.
+
+    Where only delta-spark reads it, it is read likewise: odd provenance is dropped, a null of an
+    add counts as absent, and statistics are text whatever they are.
+    """
     try:
-        return _LINE.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return decoder.decode(line)
+    except _UNDECODABLE as error:
         try:
-            return _without_odd_provenance(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return msgspec.convert(_mended(line), decoder.type)
+        except _UNDECODABLE:
             raise CorruptLogError(table, f"{file} has an invalid line: {error}", _REMEDY) from error
 
 
@@ -215,7 +229,7 @@ def holds_action(line: bytes) -> bool:
         return True
     try:
         return any(bytes(value) != b"null" for value in _RAW.decode(line).values())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNDECODABLE:
         return True  # whoever parses it says what is wrong with it
 
 
@@ -241,12 +255,19 @@ def actions(content: bytes, *, table: str, file: str) -> Iterator[Action]:
             yield parse_action(stripped, table=table, file=file)
 
 
-def _without_odd_provenance(line: bytes) -> Action:
-    """Decode a line whose ``commitInfo`` has fields of unexpected types: drop all but the ICT."""
+def _mended(line: bytes) -> dict[str, Any]:
+    """A line with only such fields of ``commitInfo`` and of an add as can be read."""
     found = _KEYED.decode(line)
-    provenance = msgspec.convert(found.get("commitInfo") or {}, dict[str, Any])
-    fitting = {key: value for key, value in provenance.items() if _fits(key, value)}
-    return msgspec.convert({**found, "commitInfo": fitting}, Action)
+    if (provenance := found.get("commitInfo")) is not None:
+        fields = msgspec.convert(provenance, dict[str, Any]).items()
+        found["commitInfo"] = {key: value for key, value in fields if _fits(key, value)}
+    if (add := found.get("add")) is not None:
+        fields = msgspec.convert(add, dict[str, Any]).items()
+        found["add"] = {key: value for key, value in fields if value is not None}
+        if not isinstance(found["add"].get("stats", ""), str):
+            raw = _RAW.decode(_RAW.decode(line)["add"])["stats"]
+            found["add"]["stats"] = bytes(raw).decode()
+    return found
 
 
 def _fits(key: str, value: object) -> bool:

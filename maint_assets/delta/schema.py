@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _PHYSICAL, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 _NESTED_IDS = "delta.columnMapping.nested.ids"
+_UNPARSED = (ValueError, KeyError, TypeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class TableSchema:
         try:
             parsed = json.loads(metadata.schema_string or "")
             columns = _struct(parsed, mapped=mapped)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (*_UNPARSED, AttributeError) as error:
             found = f"the schema in its metadata cannot be read ({type(error).__name__}: {error})"
             remedy = "restore the log from a backup or a replica"
             raise CorruptLogError(table, found, remedy) from error
@@ -130,6 +131,27 @@ class TableSchema:
         """The partition columns, in order."""
         by_name = {field.name: field for field in self.columns.fields}
         return tuple(by_name[name] for name in self.partition_columns)
+
+
+def refuse_odd_partitions(metadata: Metadata, *, table: str, file: str) -> None:
+    """CorruptLogError unless the partition columns are columns of the schema, each once.
+
+    No reader knows such a table's rows. A schema that cannot be parsed is passed over here.
+    """
+    columns = metadata.partition_columns
+    try:
+        fields = json.loads(metadata.schema_string or "")["fields"] if columns else []
+        names = {field["name"] for field in fields}
+    except _UNPARSED:
+        return
+    if not names.issuperset(columns) or len(columns) != len(set(columns)):
+        raise CorruptLogError(
+            table,
+            f"{file} has metaData with partitionColumns {columns}, which are not distinct columns "
+            "of its schema",
+            "commit metaData whose partition columns are, or restore the log from a backup or a "
+            "replica",
+        )
 
 
 def _struct(parsed: Any, *, mapped: bool) -> Struct:

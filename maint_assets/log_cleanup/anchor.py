@@ -22,7 +22,7 @@ from maint_assets.delta.names import LogFileKind
 from maint_assets.errors import CorruptLogError, one_line
 from maint_assets.log_cleanup.content import Content, other_action
 from maint_assets.log_cleanup.live_files import live_files
-from maint_assets.log_cleanup.loadable import lacking, refuse_unloadable
+from maint_assets.log_cleanup.loadable import lacking, lacking_in_json, refuse_unloadable
 from maint_assets.snapshot.head import sidecar_file, version_checksum
 from maint_assets.snapshot.other_actions import RESTORE, converted, log_lines, other_rows
 from maint_assets.storage import read
@@ -185,5 +185,8 @@ def _values(batch: pa.RecordBatch, name: str) -> Any:
 def _in_json(location: Location, entry: LogEntry) -> Iterator[tuple[int, int]]:
     for line in log_lines(location, entry):
         add = parse_action(line, table=location.uri, file=entry.file.name).add
+        wrong = lacking_in_json(line)
+        if wrong:
+            raise _unsound(location, f"{entry.file.name} cannot be read ({wrong})")
         if add is not None:
             yield 1, add.size

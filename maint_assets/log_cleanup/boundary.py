@@ -6,14 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow.compute as pc
 
-from maint_assets.delta.features import Operation, unsupported
-from maint_assets.errors import MaintError
-from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
+from maint_assets.log_cleanup.new_anchor import refused_anchor
 from maint_assets.log_cleanup.protection import is_protected
 from maint_assets.log_cleanup.soundness import soundness_of_each
-from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
 from maint_assets.storage import read
 
@@ -48,11 +44,13 @@ def boundary(log: LogDirectory, times: CommitTimes, terms: Terms) -> Boundary:
     bound = min(cutoff, cutoff if terms.min_keep_version is None else terms.min_keep_version)
     older = [each for each in log.checkpoints if each.version <= bound]
     anchor, rejected, notes = _sound(log, older)
-    creates = anchor is None and terms.creates_anchor and _can_be_written(log, bound)
+    creates = anchor is None and terms.creates_anchor
+    if creates and (why := refused_anchor(log, bound)) is not None:
+        creates, notes = False, [f"no checkpoint of version {bound} can be written: {why}"]
     first = bound if creates else anchor
     if first is None:
         reason = "anchor_invalid" if rejected else "no_checkpoint_before_cutoff"
-        return Boundary(None, reason, cutoff, rejected=rejected)
+        return Boundary(None, reason, cutoff, rejected=rejected, notes=notes)
     newest = int(log.commit_versions[-1])
     if not log.has_commits(first, newest):
         return Boundary(None, "gap", cutoff, rejected=rejected)
@@ -79,18 +77,6 @@ def _sound(
             note = found[sound].note
             return sound.version, rejected, [note] if note else []
     return None, rejected, []
-
-
-def _can_be_written(log: LogDirectory, version: int) -> bool:
-    """Whether a checkpoint of a version can be made of commits, and has its name to itself."""
-    rows = log.of(*CHECKPOINT_KINDS)
-    if pc.any(pc.equal(rows["version"], version)).as_py() or not log.has_commits(0, version):
-        return False
-    try:
-        protocol = table_head(log.location, version).protocol
-    except MaintError:
-        return False
-    return not unsupported(protocol, Operation.CHECKPOINT)
 
 
 def _notes(location: Location, anchor: int) -> list[str]:

@@ -63,7 +63,7 @@ _NAMES = {"commit": commit_name, "checksum": checksum_name}
 _NOT_PLANNED = write.Deletion("skipped", "not a file that may go from this log")
 _COMMIT_LEFT = write.Deletion("skipped", "a commit before the anchor is still there")
 _BEHIND_A_LINK = write.Deletion("skipped", "below a symbolic link")
-_BEFORE_ALL = ("compaction", "temporary", "commit")
+_BEFORE_ALL = ("compaction", "temporary", *CHECKPOINT_KINDS, "commit")
 _STILL_THERE = write.Deletion("skipped", "the file that it is of is still there")
 _NAMED_AGAIN = write.Deletion("skipped", "named by a checkpoint that stays")
 

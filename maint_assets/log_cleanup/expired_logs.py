@@ -52,16 +52,18 @@ EXPIRED_SCHEMA = T.StructType([
 ORDER = (
     "compaction",
     "temporary",
+    *CHECKPOINT_KINDS,
     "commit",
     "checksum",
-    "checkpoint",
-    "checkpoint_part",
-    "v2_checkpoint",
     "staged_commit",
     "sidecar",
     "hadoop_checksum",
 )
-"""The kinds in the order of their deletion: whatever ends it, every kept version stays readable."""
+"""The kinds in the order of their deletion: whatever ends it, every kept version stays readable.
+
+Checkpoints go before the commits, the newest first: an older one that is wrong would else be all
+that the next run could compare the anchor with.
+"""
 
 EXPIRED_MEASURES = {
     "bytes": Measure("sum", "size"),
@@ -194,15 +196,27 @@ def _rows(log: LogDirectory, times: CommitTimes, paths: set[str]) -> pa.Table:
     """The planned files with what Hadoop keeps beside them, in the order of their deletion."""
     files = log.files
     planned = files.filter(pc.or_(is_in(files, paths), is_in(files, paths, "checked")))
-    rank = pc.index_in(planned["kind"], pa.array(ORDER))
-    order = [("rank", "ascending"), ("version", "ascending"), ("path", "ascending")]
-    planned = planned.append_column("rank", rank).sort_by(order)
+    planned = _in_order(planned)
     columns = {
         **{name: planned[name] for name in ("path", "kind", "version", "size", "modified_ms")},
         "commit_ms": _commit_ms(log, times, planned),
         "reason": pa.array(_reasons(log, planned), pa.string()),
     }
     return pa.table([columns[name] for name in _ARROW.names], schema=_ARROW)
+
+
+def _in_order(planned: pa.Table) -> pa.Table:
+    """The files in the order of their deletion; of one version, preferred checkpoints go last."""
+    kind, version = planned["kind"], planned["version"]
+    rank, is_checkpoint = pc.index_in(kind, pa.array(ORDER)), _is_of(kind, CHECKPOINT_KINDS)
+    keys = {
+        "class": pc.if_else(is_checkpoint, ORDER.index(CHECKPOINT_KINDS[0]), rank),
+        "place": pc.if_else(is_checkpoint, pc.negate(version), version),
+        "rank": rank,
+    }
+    for name, values in keys.items():
+        planned = planned.append_column(name, values)
+    return planned.sort_by([(name, "ascending") for name in (*keys, "path")])
 
 
 def _commit_ms(log: LogDirectory, times: CommitTimes, planned: pa.Table) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Whether Delta can load a Parquet file of a checkpoint: codecs, types and nulls, as Spark has it.
+"""Whether Delta can load a file of a checkpoint: codecs, types and nulls, as Spark has it.
 
 Arrow reads more than Spark does. A type is refused only where delta-spark fails on it; a field that
 is not named here, or not there, is passed over (PROTOCOL, "Checkpoint Schema").
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,6 +26,8 @@ REQUIRED = {
     "metaData": ("configuration", "partitionColumns", "format"),
 }
 """The fields that no action of a kind may lack."""
+
+_LINE = msgspec.json.Decoder(dict[str, Any])
 
 
 def refuse_unloadable(file: pq.ParquetFile) -> None:
@@ -45,6 +48,20 @@ def lacking(batch: pa.RecordBatch) -> str | None:
                 return f"{action}.{name} is missing"
             if pc.struct_field(rows, name).null_count:
                 return f"{action}.{name} is null"
+    return None
+
+
+def lacking_in_json(line: bytes) -> str | None:
+    """A required field that an action of a line does not have: Spark reads it, Delta's kernel not.
+
+    Raises what msgspec raises.
+    """
+    actions = _LINE.decode(line)
+    for action, names in REQUIRED.items():
+        fields: dict[str, Any] = actions.get(action) or {}
+        missing = next((name for name in names if fields.get(name) is None), None)
+        if fields and missing is not None:
+            return f"{action}.{missing} is missing"
     return None
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -212,14 +213,14 @@ def _odd_checkpoints(entries: Entries) -> Iterator[str]:
     for name, mode in zip(entries.names, entries.modes, strict=True):
         file = None if stat.S_ISREG(mode) else LogFile.parse(name)
         if file is not None and file.format_rank >= 0:
-            yield name
+            yield read.shown(name)
 
 
 def _links(entries: Entries) -> Iterator[LogFile]:
     for name, mode in zip(entries.names, entries.modes, strict=True):
         file = LogFile.parse(name) if stat.S_ISLNK(mode) else None
         if file is not None:
-            yield file
+            yield msgspec.structs.replace(file, name=read.shown(name))
 
 
 def _plain(files: pa.Table, told: pa.StructArray) -> pa.Table:

@@ -125,7 +125,7 @@ def _staged(log: LogDirectory, *, newest: int) -> tuple[set[str], bool]:
     """The staged commits up to a version; a foreign name ends Delta's cleanup with an error."""
     found: set[str] = set()
     entries = [name for some in read.directory(log.location, STAGED) for name in some.names]
-    for name in sorted(name for name in entries if name >= f"{0:020d}."):
+    for name in sorted(filter(read.is_utf8, (name for name in entries if name >= f"{0:020d}."))):
         version = staged_version(name)
         if version is None:
             return found, False

@@ -66,6 +66,8 @@ def _action_rows(
             rows = _columns(structs, action, root=root, version=unit.version)
             if rows["log_path"].null_count:
                 raise pa.ArrowInvalid(f"{action}.path is null")
+            if action == "add" and rows["size"].null_count:
+                raise pa.ArrowInvalid("add.size is null")
             yield _only_keys(rows) if unit.keys else rows
 
 

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from maint_assets.delta.actions import Add, DeletionVector, Long, Remove
+from maint_assets.delta.actions import Add, DeletionVector, Long, Remove, decoded_line
 from maint_assets.delta.paths import canonical_key
-from maint_assets.errors import CorruptLogError
 from maint_assets.snapshot.full_schemas import FULL_ARROW
 from maint_assets.snapshot.log_units import action_fields, log_errors, unit_lines
 from maint_assets.snapshot.parsed_stats import PARSED, instants, lacks_texts, stats_texts
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 16_384
 _KEY_FIELDS = ("path", "deletionVector")
+_REQUIRED = ("path", "partitionValues", "size", "modificationTime")
+"""Fields of an add that readers or new checkpoints cannot do without."""
 
 
 def full_actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]:
@@ -101,14 +102,10 @@ def _rows(structs: pa.Array, action: str, unit: LogUnit) -> pa.RecordBatch:
     rows, is_add = len(structs), action == "add"
     found = shaped(structs, FULL_ARROW.field(action).type)
     path, dv = pc.struct_field(found, "path"), pc.struct_field(found, "deletionVector")
-    if path.null_count:
-        raise pa.ArrowInvalid(f"{action}.path is null")
-    if unit.keys:
-        found = pa.nulls(rows, found.type)
-    elif is_add and pc.struct_field(found, "partitionValues").null_count:
-        raise pa.ArrowInvalid("add.partitionValues is null")
-    else:
-        found = _unchanged(found)
+    for name in _REQUIRED if is_add and not unit.keys else ("path",):
+        if pc.struct_field(found, name).null_count:
+            raise pa.ArrowInvalid(f"{action}.{name} is null")
+    found = pa.nulls(rows, found.type) if unit.keys else _unchanged(found)
     other = "remove" if is_add else "add"
     columns = {
         "log_key": _keys(path),
@@ -155,8 +152,9 @@ class _Vector(DeletionVector, frozen=True):
 
 
 class _Add(Add, frozen=True):
-    """An add with its complete deletion vector."""
+    """An add with its complete deletion vector; no partition values are not those of no column."""
 
+    partition_values: dict[str, str | None] | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
     deletion_vector: _Vector | None = None
 
 
@@ -182,8 +180,9 @@ _LINE = msgspec.json.Decoder(_Line)
 def _json_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
     adds: list[dict[str, Any]] = []
     removes: list[dict[str, Any]] = []
+    name = unit.path.rpartition("/")[2]
     for line in unit_lines(location, unit):
-        found = _parsed(line, location, unit)
+        found = decoded_line(line, _LINE, table=location.uri, file=name)
         if found.add is not None and unit.adds:
             adds.append(_add(found.add))
         if found.remove is not None and unit.removes:
@@ -194,21 +193,9 @@ def _json_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
     yield from _both(adds, removes, unit)
 
 
-def _parsed(line: bytes, location: Location, unit: LogUnit) -> _Line:
-    try:
-        return _LINE.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptLogError(
-            location.uri,
-            f"{unit.path.rpartition('/')[2]} has an invalid line: {error}",
-            "restore the file from a backup or a replica; nothing is changed on a broken log",
-        ) from error
-
-
 def _add(add: _Add) -> dict[str, Any]:
     """All fields of an add, including those that msgspec omits as defaults."""
-    given = {"partitionValues": add.partition_values, "modificationTime": add.modification_time}
-    return given | msgspec.to_builtins(add)
+    return {"modificationTime": add.modification_time} | msgspec.to_builtins(add)
 
 
 def _both(

@@ -14,6 +14,7 @@ from maint_assets.delta.hint import parse_hint
 from maint_assets.delta.names import checksum_name
 from maint_assets.delta.paths import TableRoot, is_outside, relative
 from maint_assets.delta.properties import TableProperties
+from maint_assets.delta.schema import refuse_odd_partitions
 from maint_assets.errors import (
     CorruptLogError,
     LogGapError,
@@ -200,14 +201,16 @@ def in_commit_ms(location: Location, entry: LogEntry) -> int:
 def _head(location: Location, segment: LogSegment) -> TableHead:
     table = location.uri
     checkpoint, sidecars = _checkpoint_head(location, segment)
-    protocol, metadata = _tail_head(location, segment.commits)
-    protocol = protocol or checkpoint.protocol
-    metadata = metadata or checkpoint.metadata
+    tail = _tail_head(location, segment.commits)
+    protocol = tail.protocol or checkpoint.protocol
+    metadata = tail.metadata or checkpoint.metadata
     if protocol is None or metadata is None:
         what = "protocol" if protocol is None else "metaData"
         raise CorruptLogError(
             table, f"the log up to version {segment.version} holds no {what} action", RESTORE
         )
+    file = tail.file or checkpoint.file
+    refuse_odd_partitions(metadata, table=table, file=file)
     properties = TableProperties.of(metadata.configuration, table=table)
     return TableHead(
         location=location,
@@ -240,13 +243,14 @@ def newest_head(location: Location) -> TableHead:
 
 
 class _Head(msgspec.Struct):
+    """``file`` is the one that the metadata is of."""
+
     protocol: Protocol | None = None
     metadata: Metadata | None = None
+    file: str = ""
 
 
-def _tail_head(
-    location: Location, commits: Iterable[LogEntry]
-) -> tuple[Protocol | None, Metadata | None]:
+def _tail_head(location: Location, commits: Iterable[LogEntry]) -> _Head:
     """The newest protocol and metadata in the commits after the checkpoint.
 
     Reads back from the newest commit until both are found; parses only lines that may hold one.
@@ -260,10 +264,11 @@ def _tail_head(
                 found.protocol = action.protocol or found.protocol
                 found.metadata = action.metaData or found.metadata
         head.protocol = head.protocol or found.protocol
-        head.metadata = head.metadata or found.metadata
+        if head.metadata is None and found.metadata is not None:
+            head.metadata, head.file = found.metadata, entry.file.name
         if head.protocol and head.metadata:
             break
-    return head.protocol, head.metadata
+    return head
 
 
 def _checkpoint_head(
@@ -281,6 +286,7 @@ def _checkpoint_head(
                 head.metadata = converted(
                     row["metaData"], Metadata, table=location.uri, file=entry.file.name
                 )
+                head.file = entry.file.name
             if row.get("sidecar"):
                 sidecars.append(sidecar_file(row["sidecar"], location, entry))
     return head, tuple(sidecars)

@@ -97,8 +97,7 @@ def _refuse_foreign_names(files: Iterable[LogFile], *, table: str) -> None:
     """CorruptLogError for a checkpoint by a name that no reader of the log could be told."""
     for file in files:
         if not read.is_utf8(file.name):
-            shown = file.name.encode("ascii", "backslashreplace").decode()
-            found = f"{shown} in _delta_log has a name that is not UTF-8"
+            found = f"{read.shown(file.name)} in _delta_log has a name that is not UTF-8"
             raise CorruptLogError(table, found, "rename or remove it")
 
 

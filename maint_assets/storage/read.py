@@ -101,6 +101,11 @@ def exists(location: Location, path: str) -> bool:
     return os.path.lexists(f"{location.path}/{path}")
 
 
+def may_write(location: Location, directory: str) -> bool:
+    """Whether the mode of a directory, or of what it lies on, lets us make files in it."""
+    return os.access(location.file(directory), os.W_OK | os.X_OK)
+
+
 def is_file(location: Location, path: str) -> bool:
     """Whether the path is a regular file, links followed."""
     return os.path.isfile(f"{location.path}/{path}")  # noqa: PTH113 - False where denied
@@ -197,6 +202,11 @@ def is_utf8(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def shown(name: str) -> str:
+    """A file name as text for messages, in ASCII where it is not UTF-8."""
+    return name if is_utf8(name) else name.encode("ascii", "backslashreplace").decode()
 
 
 @contextmanager

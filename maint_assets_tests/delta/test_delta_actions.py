@@ -72,6 +72,10 @@ def test_action_of_adaptive_metadata_is_told() -> None:
         b'{"commitInfo":{"inCommitTimestamp":"5"}}',
         b'{"commitInfo":{"inCommitTimestamp":5.0,"timestamp":"x"}}',
         b'{"commitInfo":5}',
+        b'{"add":5}',
+        b'{"add":{"path":null,"size":1}}',
+        b'{"add":{"path":"x","size":null}}',
+        b'{"add":{"path":"x","size":1,"partitionValues":{"p":1}}}',
     ],
 )
 def test_action_of_an_invalid_line_is_an_error_with_the_file(line: bytes) -> None:
@@ -87,6 +91,19 @@ def test_commit_info_drops_odd_provenance_but_keeps_the_rest() -> None:
     assert info is not None
     assert (info.timestamp, info.operation) == (None, None)
     assert (info.engine_info, info.in_commit_timestamp) == ("e", 5)
+
+
+def test_statistics_that_are_no_text_are_read_as_their_json() -> None:
+    line = (
+        b'{"add":{"path":"x","size":1,"modificationTime":null,"stats":{"numRecords": 2,"x":1.10}}}'
+    )
+
+    add = parse_action(line, table="t", file="0.json").add
+
+    assert add is not None
+    assert (add.stats, add.num_records, add.modification_time) == (
+        '{"numRecords": 2,"x":1.10}', 2, 0,
+    )  # fmt: skip
 
 
 def test_commit_is_read_with_any_line_ends_and_blank_lines() -> None:

@@ -182,6 +182,8 @@ def stats_of(add: Action) -> Any:
 
 DAMAGED: dict[str, tuple[Action, str]] = {
     "no path": ({"path": None}, "add.path is null"),
+    "no size": ({"size": None}, "add.size is null"),
+    "no time": ({"modificationTime": None}, "add.modificationTime is null"),
     "no partition values": ({"partitionValues": None}, "add.partitionValues is null"),
 }
 
@@ -211,3 +213,6 @@ def test_damaged_add_of_a_checkpoint_is_named(tmp_path: Path, what: str) -> None
 
     with pytest.raises(CorruptLogError, match=message):
         list(full_actions_of(str(tmp_path), checkpoint_units(head)))
+    if what in {"no path", "no size"}:
+        with pytest.raises(CorruptLogError, match=message):
+            list(actions_of(str(tmp_path), checkpoint_units(head)))

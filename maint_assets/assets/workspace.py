@@ -1,0 +1,66 @@
+"""The workspace of a config, looked at before any table is read and Spark is started."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from maint_assets.errors import ConfigError, UnsupportedLocationError
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from maint_assets.config import TableSettings
+
+_LOG = "_delta_log"
+_BESIDE = "put it beside the tables"
+
+
+def refuse_workspace(workspace: str, tables: Iterable[TableSettings], *, source: str) -> None:
+    """ConfigError for a workspace among the files of a table, or where nothing can be written.
+
+    ``source`` names the config in errors, or the only table. Nothing is made.
+    """
+    try:
+        place = Path(Location.of(workspace).path)
+    except UnsupportedLocationError as error:
+        remedy = "give a local path or file: URI"
+        raise ConfigError(source, f"the workspace {workspace} cannot be used", remedy) from error
+    _refuse_unwritable(place, source=source)
+    known = list(tables)
+    for root in filter(None, map(_root, known)):
+        for each in (place, *(place / table.name for table in known)):
+            if _is_among(each, root):
+                found = f"the workspace {place} lies inside the table {root}"
+                raise ConfigError(source, found, _BESIDE)
+
+
+def _refuse_unwritable(place: Path, *, source: str) -> None:
+    for each in (place, *place.parents):
+        if not os.path.lexists(each):
+            continue
+        if not each.is_dir():
+            found = f"the workspace {place} cannot be made: {each} is not a directory"
+            raise ConfigError(source, found, _BESIDE)
+        if not os.access(each, os.W_OK | os.X_OK):
+            found = f"the workspace {place} cannot be written: {each} lets us make no files"
+            raise ConfigError(source, found, "allow writing there, or give another workspace")
+        return
+
+
+def _root(table: TableSettings) -> Path | None:
+    """Where a table lies; None where that is what its own run has to tell."""
+    try:
+        return Path(Location.of(table.uri).path)
+    except UnsupportedLocationError:
+        return None
+
+
+def _is_among(place: Path, table: Path) -> bool:
+    """Whether a directory lies where a table has files: not in one that VACUUM passes over."""
+    if not place.is_relative_to(table):
+        return False
+    first = next(iter(place.relative_to(table).parts), "")
+    return first == _LOG or not first.startswith(("_", "."))
