@@ -37,7 +37,6 @@ UNKNOWN, NONE, SOME = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
 _FIRST_ROWS = 2
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _TEXT = Primitive("string")
-_BOUNDS = ("minValues", "maxValues", "nullCount")
 _JSON = msgspec.json.Encoder(order="sorted")
 
 
@@ -97,10 +96,11 @@ def statistics(
         if told is None:
             rows[at] = bounds[at] = UNKNOWN
             continue
-        count = told.get("numRecords")
+        count = told.numRecords
         if type(count) is int and 0 <= count < 2**63:
             rows[at] = count + _FIRST_ROWS
-        if found := _known({name: told.get(name) for name in _BOUNDS}):
+        found = _known(told.minValues), _known(told.maxValues), _known(told.nullCount)
+        if found != _NO_BOUNDS:
             known.append(_JSON.encode(found).decode() if are_texts else "")
             at_known.append(at)
     if at_known:
@@ -131,20 +131,36 @@ def _values_text(values: Spelled, kinds: Mapping[str, Type]) -> str:
     return _JSON.encode({name: text for name, text in told.items() if text is not None}).decode()
 
 
-def _decoded(text: str | None) -> dict[str, Any] | None:
+class _Statistics(msgspec.Struct, frozen=True):
+    """What statistics say, whatever it is."""
+
+    numRecords: Any = None  # noqa: N815  (the log's own keys)
+    minValues: Any = None  # noqa: N815
+    maxValues: Any = None  # noqa: N815
+    nullCount: Any = None  # noqa: N815
+
+
+_STATISTICS = msgspec.json.Decoder(_Statistics)
+_EMPTY = _Statistics()
+_NO_BOUNDS = (None, None, None)
+_PLAIN = {str, int, bool}
+
+
+def _decoded(text: str | None) -> _Statistics | None:
     """Statistics; empty where there are none, None where nobody knows what others read of them."""
-    if not text:
-        return {}
+    if not text or text.strip() == "null":
+        return _EMPTY
     try:
-        told = msgspec.json.decode(text)
+        return _STATISTICS.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return told if isinstance(told, dict) else None if told is not None else {}
 
 
 def _known(value: Any) -> Any:
     """What is known of bounds: without nulls and empty structs, a number by its value."""
     if isinstance(value, dict):
+        if set(map(type, value.values())) <= _PLAIN:
+            return value or None
         told = {name: _known(each) for name, each in value.items()}
         return {name: each for name, each in told.items() if each is not None} or None
     if isinstance(value, float) and value.is_integer():
