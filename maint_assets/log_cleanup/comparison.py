@@ -7,14 +7,12 @@ own, as counts of buckets add up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from maint_assets.log_cleanup.compared_rows import (
     BROKEN,
@@ -27,7 +25,7 @@ from maint_assets.log_cleanup.compared_rows import (
 from maint_assets.log_cleanup.hashes import contradict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -110,21 +108,24 @@ class Differences(msgspec.Struct, frozen=True):
 def differences(rows: Iterable[pa.RecordBatch], comparisons: Sequence[Comparison]) -> Differences:
     """The differences among rows of COMPARED_ARROW that hold whole keys."""
     table = pa.Table.from_batches(rows, COMPARED_ARROW)
-    is_file = pa.array(table["kind"].to_numpy() == FILE)
-    files, others = (
-        _Rows.of_table(table.filter(is_file)),
-        table.filter(pc.invert(is_file)).to_pylist(),
+    kinds = table["kind"].to_numpy()
+    files, others, expires = (
+        _Rows.of_table(table.filter(pa.array(kinds == kind))) for kind in (FILE, OTHER, EXPIRES)
     )
-    told = [row for row in others if row["kind"] != BROKEN]
-    return Differences(
-        [_files(files, each).plus(_others(told, each)) for each in comparisons],
-        [Broken(row["of"], row["ord"], row["name"]) for row in others if row["kind"] == BROKEN],
-    )
+    unread = table.filter(pa.array(kinds == BROKEN)).select(["of", "ord", "name"]).to_pylist()
+    names = _names(table.filter(pa.array(kinds == OTHER)))
+    found = [
+        _files(files, each)
+        .plus(_actions(others, each, names))
+        .plus(Difference(expires=_lets_expire(expires, each)))
+        for each in comparisons
+    ]
+    return Differences(found, [Broken(row["of"], row["ord"], row["name"]) for row in unread])
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """File actions by key and order, in arrays; those of one commit and key in its order."""
+    """Actions by key and order, in arrays; those of one commit and key in its order."""
 
     key: Numbers
     value: Numbers
@@ -160,17 +161,20 @@ def _files(rows: _Rows, asked: Comparison) -> Difference:
     """The difference in live files."""
     held = rows.taken(rows.of == asked.checkpoint)
     is_live = held.value != 0
-    found = held.taken(is_live)
+    found, made = held.taken(is_live), _newest(rows.taken(_counts_for(rows, asked)))
     twice = int((~found.is_last).sum())
     removed = int(np.isin(found.key, held.key[~is_live]).sum())
-    newest = rows.taken(_counts_for(rows, asked))
-    made = newest.taken(newest.is_last & (newest.value != 0))
     sizes = Difference(found=found.key.size, made=made.key.size, twice=twice, removed=removed)
     return msgspec.structs.replace(sizes, **_other(_by_value(found), _by_value(made)))
 
 
+def _newest(rows: _Rows) -> _Rows:
+    """The newest row of each key, unless it removes it."""
+    return rows.taken(rows.is_last & (rows.value != 0))
+
+
 def _counts_for(rows: _Rows, asked: Comparison) -> Mask:
-    """The rows that make the version: live files that the start holds, commits after it."""
+    """The rows that make the version: what the start holds, and the commits after it."""
     first, last = 2 * asked.start_version + 1, 2 * asked.version + 1
     is_start = (rows.of == asked.start) & (rows.value != 0) if asked.start is not None else False
     return is_start | ((rows.of == COMMITS) & (rows.order > first) & (rows.order <= last))
@@ -190,28 +194,32 @@ def _other(found: _Rows, made: _Rows) -> dict[str, int]:
     }
 
 
-def _others(rows: Sequence[dict[str, Any]], asked: Comparison) -> Difference:
+def _actions(rows: _Rows, asked: Comparison, names: Mapping[int, str]) -> Difference:
     """The difference in all other actions."""
-    first, last = 2 * asked.start_version + 1, 2 * asked.version + 1
-    held = [row for row in rows if row["of"] == asked.checkpoint]
-    commits = [row for row in rows if row["of"] == COMMITS and first < row["ord"] <= last]
-    start = [row for row in rows if row["of"] == asked.start]
-    found, made = _said(held), _said([*start, *sorted(commits, key=itemgetter("ord"))])
-    other = sorted(name for name in found.keys() | made.keys() if found.get(name) != made.get(name))
-    left_out = [
-        name for name in other if name.startswith("txn") and not (name in found and name in made)
-    ]
+    found = _said(_newest(rows.taken(rows.of == asked.checkpoint)))
+    made = _said(_newest(rows.taken(_counts_for(rows, asked))))
+    other = [key for key in found.keys() | made.keys() if found.get(key) != made.get(key)]
+    one_sided = {key for key in other if not (key in found and key in made)}
+    left_out = [names[key] for key in one_sided if names[key].startswith("txn")]
     return Difference(
-        action=next((name for name in other if name not in left_out), None),
-        left_out=next(iter(left_out), None),
-        expires=any(row["kind"] == EXPIRES for row in (*held, *start, *commits)),
+        action=min((names[key] for key in other if names[key] not in left_out), default=None),
+        left_out=min(left_out, default=None),
     )
 
 
-def _said(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """What the newest action of each name says; none for those that remove themselves."""
-    newest = {row["name"]: row["value"] for row in rows if row["kind"] == OTHER}
-    return {name: value for name, value in newest.items() if value}
+def _said(rows: _Rows) -> dict[int, int]:
+    return dict(zip(rows.key.tolist(), rows.value.tolist(), strict=True))
+
+
+def _names(others: pa.Table) -> dict[int, str]:
+    """The name of each key."""
+    keys, at = np.unique(others["key"].to_numpy(), return_index=True)
+    return dict(zip(keys.tolist(), others["name"].take(pa.array(at)).to_pylist(), strict=True))
+
+
+def _lets_expire(rows: _Rows, asked: Comparison) -> bool:
+    """Whether some version of a comparison lets applications expire."""
+    return bool(np.any(_counts_for(rows, asked) | (rows.of == asked.checkpoint)))
 
 
 def _first(one: str | None, other: str | None) -> str | None:
