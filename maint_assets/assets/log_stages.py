@@ -23,10 +23,13 @@ from maint_assets.config import milliseconds
 from maint_assets.delta.properties import TableProperties
 from maint_assets.delta.timestamps import shown_length
 from maint_assets.errors import DeletionFailedError, LogGapError, StalePlanError
+from maint_assets.log_cleanup.boundary import proven_anchors
+from maint_assets.log_cleanup.comparing import Cluster, is_small
 from maint_assets.log_cleanup.deletion import (
     DELETED_LOGS_SCHEMA,
     Cleaned,
     deleted_logs,
+    proven_anchor,
     recorded,
     refuse_clock_skew,
 )
@@ -37,9 +40,18 @@ from maint_assets.log_cleanup.expired_logs import (
     Findings,
     expired_logs,
 )
-from maint_assets.log_cleanup.plan import LogCleanupPlan, ready_head, retention_ms, terms
+from maint_assets.log_cleanup.log_directory import log_directory
+from maint_assets.log_cleanup.plan import (
+    LogCleanupPlan,
+    Terms,
+    ready_head,
+    retention_ms,
+    terms,
+)
+from maint_assets.log_cleanup.soundness import Soundness
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.log import Checkpoint
 from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
 from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.ledger import ledger_parts, refuse_unrecorded
@@ -55,7 +67,7 @@ if TYPE_CHECKING:
     from maint_assets.assets.approval import Approval
     from maint_assets.assets.run import StageRun
     from maint_assets.config import LogCleanupSettings
-    from maint_assets.log_cleanup.plan import Terms
+    from maint_assets.log_cleanup.boundary import Proven
     from maint_assets.snapshot.head import TableHead
 
 logger = logging.getLogger(__name__)
@@ -108,6 +120,13 @@ class DeletedLogsSummary:
     files_per_second: float
     ledger: str
     approved_by: str | None
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What the planning task is asked, and what is known of checkpoints."""
+
+    terms: Terms
+    proven: list[tuple[Checkpoint, Soundness]]
 
 
 class _Planned(msgspec.Struct, frozen=True):
@@ -270,13 +289,24 @@ def _planned(run: StageRun, asked: Terms) -> _Planned:
     place = Location.of(run.table.uri)
     target = Target(run.output.rows_location.path, arrow_schema(EXPIRED_SCHEMA), EXPIRED_MEASURES)
 
-    def planned(some: list[Terms]) -> Iterator[pa.RecordBatch]:
+    def planned(some: list[_Asked]) -> Iterator[pa.RecordBatch]:
         for each in some:
-            rows, found = expired_logs(place, each)
+            rows, found = expired_logs(place, each.terms, dict(each.proven))
             yield told(_Planned(target.written(rows.to_batches()), found))
 
-    (made,) = units(run.spark, [[asked]], planned, kind=type(asked)).values(_Planned)
+    unit = _Asked(asked, list(_proven(run, asked).items()))
+    (made,) = units(run.spark, [[unit]], planned, kind=_Asked).values(_Planned)
     return made
+
+
+def _proven(run: StageRun, asked: Terms) -> Proven:
+    """The soundness of possible anchors of a large log; the planning task looks at small ones."""
+    log = log_directory(Location.of(run.table.uri))
+    if not asked.enabled or asked.mode == "spark" or is_small(log):
+        return {}
+    with run.output.scratch() as scratch:
+        cluster = Cluster(run.spark, run.parallelism, scratch)
+        return proven_anchors(log, asked, cluster)
 
 
 def _plan(
@@ -328,9 +358,12 @@ def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
     if not plan.files:
         return Cleaned({}, 0, plan.earliest_version_before, seen.log_files, seen.log_bytes, 0)
     ledger = run.output.rows_location
+    with run.output.scratch() as scratch, typed_errors():
+        anchor = proven_anchor(plan, Cluster(run.spark, run.parallelism, scratch))
     with acting(run, plan.files, digest=plan.digest), typed_errors():
         parts = run.upstream("expired_logs").parts()
-        (done,) = deleted_logs(run.spark, parts, plan, ledger=ledger).values(Cleaned)
+        rows = deleted_logs(run.spark, parts, plan, ledger=ledger, anchor=anchor)
+        (done,) = rows.values(Cleaned)
     if done.attempt:
         rows = run.spark.read.schema(DELETED_LOGS_SCHEMA).parquet(ledger.path)
         done = msgspec.structs.replace(done, outcomes=recorded(rows))

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,19 +20,18 @@ from maint_assets.delta.actions import (
     parse_action,
 )
 from maint_assets.delta.names import LogFileKind
-from maint_assets.errors import CorruptLogError, one_line
-from maint_assets.log_cleanup.content import Content, other_action
-from maint_assets.log_cleanup.live_files import live_files
+from maint_assets.errors import CorruptLogError, LogGapError, one_line
 from maint_assets.log_cleanup.loadable import lacking, lacking_in_json, refuse_unloadable
-from maint_assets.snapshot.head import sidecar_file, version_checksum
+from maint_assets.snapshot.head import SidecarFile, sidecar_file, version_checksum
+from maint_assets.snapshot.log import Checkpoint
 from maint_assets.snapshot.other_actions import RESTORE, converted, log_lines, other_rows
+from maint_assets.snapshot.schemas import LogUnit
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from maint_assets.log_cleanup.live_files import Kinds
-    from maint_assets.snapshot.log import Checkpoint, LogEntry
+    from maint_assets.snapshot.log import LogEntry
     from maint_assets.storage.location import Location
 
 _KINDS = {
@@ -46,35 +46,49 @@ _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _V2_NAME = re.compile(rf"[0-9]{{20}}\.checkpoint\.{_UUID}\.(json|parquet)")
 
 
-def opened(location: Location, checkpoint: Checkpoint, kinds: Kinds) -> Content:
-    """What a complete checkpoint holds that can be the first thing of a log.
+class Opened(msgspec.Struct, frozen=True):
+    """A checkpoint that was opened: its files, sidecars last, or why it cannot be an anchor."""
+
+    checkpoint: Checkpoint
+    units: list[LogUnit]
+    fault: str | None = None
+
+
+def opened(location: Location, checkpoint: Checkpoint) -> Opened:
+    """Whether a complete checkpoint can be the first thing of a log, whatever its content.
 
     Every column of every file is read: one protocol, one metadata, sidecars of the recorded sizes,
-    file actions with a path, no live file twice or removed as well, and as many as the version's
-    checksum counts, where there is one. The names must be those by which every reader finds it.
-    ``kinds`` are the types of partition columns. Raises CorruptLogError or LogGapError where it
-    cannot be.
+    file actions with a path, and as many live files as the version's checksum counts, where there
+    is one. The names must be those by which every reader finds it.
     """
+    try:
+        return Opened(checkpoint, _units(location, checkpoint))
+    except (CorruptLogError, LogGapError) as error:
+        return Opened(checkpoint, [], error.found)
+
+
+def _units(location: Location, checkpoint: Checkpoint) -> list[LogUnit]:
+    """The files of a checkpoint. Raises CorruptLogError and LogGapError for an unsound one."""
     odd = [entry.file.name for entry in checkpoint.entries if not _is_usual(entry)]
     if odd:
         raise _unsound(location, f"checkpoint {odd[0]} has a name that other readers pass over")
     told = _told(location, checkpoint)
-    wrong = _wrong_shape(checkpoint, told)
-    wrong = wrong or _miscounted(location, checkpoint, told.sidecars)
+    sidecars = [file.path for file in told.sidecars]
+    wrong = _wrong_shape(checkpoint, told) or _miscounted(location, checkpoint, sidecars)
     if wrong:
         raise _unsound(location, wrong)
-    paths = [*(entry.path for entry in checkpoint.entries), *told.sidecars]
-    files = live_files(location, paths, kinds, version=checkpoint.version)
-    return Content(files, told.others)
+    files = [(entry.path, entry.size) for entry in checkpoint.entries]
+    files += [(file.path, file.size) for file in told.sidecars]
+    return [LogUnit(path=path, version=checkpoint.version, size=size) for path, size in files]
 
 
 @dataclass(slots=True)
 class _Told:
-    """What a checkpoint holds beside file actions: how many of each kind, sidecars, the rest."""
+    """What a checkpoint holds beside file actions: how many of each kind, sidecars, a protocol."""
 
     found: Counter[str] = field(default_factory=Counter[str])
-    sidecars: list[str] = field(default_factory=list[str])
-    others: dict[tuple[str, str], object] = field(default_factory=dict)
+    sidecars: list[SidecarFile] = field(default_factory=list[SidecarFile])
+    protocol: Protocol | None = None
 
 
 def _unsound(location: Location, what: str) -> CorruptLogError:
@@ -101,14 +115,14 @@ def _told(location: Location, checkpoint: Checkpoint) -> _Told:
     )
     for entry, name, row in rows:
         if name == "sidecar":
-            told.sidecars.append(sidecar_file(row, location, entry).path)
+            told.sidecars.append(sidecar_file(row, location, entry))
             continue
         value = converted(row, _KINDS[name], table=location.uri, file=entry.file.name)
         told.found[name] += 1
         if isinstance(value, CheckpointMetadata):
             told.found["other version"] += value.version != checkpoint.version
-        else:
-            told.others.update([other_action(value)])
+        elif isinstance(value, Protocol):
+            told.protocol = value
     return told
 
 
@@ -122,13 +136,15 @@ def _wrong_shape(checkpoint: Checkpoint, told: _Told) -> str | None:
     is_v2 = entry.file.kind is LogFileKind.CHECKPOINT_V2
     if marks > 1 or ((is_v2 or found["sidecar"]) and not marks):
         return f"checkpoint {name} holds {marks} checkpointMetadata actions, not 1"
-    if (is_v2 or marks) and not _has_v2(told.others["protocol", ""]):
+    if (is_v2 or marks) and not _has_v2(told.protocol):
         return f"checkpoint {name} is a V2 one of a table without the feature v2Checkpoint"
     return f"checkpoint {name} is of another version" if found["other version"] else None
 
 
-def _has_v2(protocol: object) -> bool:
-    return isinstance(protocol, tuple) and any("v2Checkpoint" in each for each in protocol[2:])
+def _has_v2(protocol: Protocol | None) -> bool:
+    if protocol is None:
+        return False
+    return "v2Checkpoint" in [*(protocol.reader_features or []), *(protocol.writer_features or [])]
 
 
 def _miscounted(location: Location, checkpoint: Checkpoint, sidecars: list[str]) -> str | None:

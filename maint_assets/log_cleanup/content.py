@@ -1,35 +1,14 @@
-"""What a version holds: its live files as numbers, all other actions one by one."""
+"""What actions that are not of files say, however they are spelled."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from maint_assets.delta.actions import DomainMetadata, Metadata, Protocol, Txn
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from maint_assets.log_cleanup.live_files import LiveFiles
-
-    Others = Mapping[tuple[str, str], object]
-
 _EXPIRES = "delta.setTransactionRetentionDuration"
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """The live files of a version, and its other actions by kind and name."""
-
-    files: LiveFiles
-    others: Others
-
-    @property
-    def expires(self) -> bool:
-        """Whether the version lets applications expire."""
-        return lets_expire(self.others.get(("metaData", "")))
 
 
 def lets_expire(metadata: object) -> bool:

@@ -27,6 +27,7 @@ from maint_assets.delta.names import (
     staged_version,
 )
 from maint_assets.errors import CorruptLogError, LogGapError, StalePlanError
+from maint_assets.log_cleanup.comparing import is_small
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS, log_directory
 from maint_assets.log_cleanup.readable import earliest_readable
@@ -42,14 +43,18 @@ from maint_assets.storage.parts import PartSlice, refuse_changed, slice_batches
 from maint_assets.storage.rows import slices, told, units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from maint_assets.log_cleanup.comparing import Cluster
     from maint_assets.log_cleanup.log_directory import LogDirectory
     from maint_assets.log_cleanup.plan import LogCleanupPlan
+    from maint_assets.snapshot.log import Checkpoint
     from maint_assets.storage.parts import Part
     from maint_assets.storage.rows import Rows
+
+    AnchorFiles = Mapping[str, tuple[int, int] | None]
 
 DELETED_LOGS_SCHEMA = T.StructType([
     *EXPIRED_SCHEMA,
@@ -73,6 +78,15 @@ def refuse_clock_skew(table: str, *, now_ms: int) -> None:
     write.refuse_clock_skew(Location.of(table), LOG, now_ms=now_ms)
 
 
+def proven_anchor(plan: LogCleanupPlan, cluster: Cluster) -> AnchorFiles | None:
+    """The files of the anchor of a large log, compared on executors; None where a task may do it.
+
+    Raises StalePlanError when the log could not begin with it.
+    """
+    location = Location(plan.table, plan.table)
+    return None if is_small(log_directory(location)) else _anchor_files(location, plan, cluster)
+
+
 class Cleaned(msgspec.Struct, frozen=True):
     """What a deletion did: files by kind and outcome, bytes of those that are gone now.
 
@@ -93,26 +107,41 @@ class Cleaned(msgspec.Struct, frozen=True):
 
 
 def deleted_logs(
-    spark: SparkSession, parts: list[Part], plan: LogCleanupPlan, *, ledger: Location
+    spark: SparkSession,
+    parts: list[Part],
+    plan: LogCleanupPlan,
+    *,
+    ledger: Location,
+    anchor: AnchorFiles | None,
 ) -> Rows:
     """The deletion of planned files, in their order, and what it did: one Cleaned.
 
-    Evaluate it once: evaluating it deletes. Raises StalePlanError, before the first or between two
-    batches, when the log could not begin with the anchor any more, and before the first where the
-    rows of the plan are others now.
+    Evaluate it once: evaluating it deletes. ``anchor`` is what ``proven_anchor`` found. Raises
+    StalePlanError, before the first or between two batches, when the log could not begin with the
+    anchor any more, and before the first where the rows of the plan are others now.
     """
 
     def deletes(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
         for part in parts:
             refuse_changed(part, table=plan.table)
-        yield told(cleaned((batch for part in some for batch in slice_batches(part)), plan, ledger))
+        rows = (batch for part in some for batch in slice_batches(part))
+        yield told(cleaned(rows, plan, ledger, anchor=anchor))
 
     return units(spark, [slices(parts)], deletes, kind=PartSlice)
 
 
-def cleaned(rows: Iterable[pa.RecordBatch], plan: LogCleanupPlan, ledger: Location) -> Cleaned:
-    """What the deletion of planned rows did, in their order; each batch is recorded."""
-    task = _Task(plan, ledger)
+def cleaned(
+    rows: Iterable[pa.RecordBatch],
+    plan: LogCleanupPlan,
+    ledger: Location,
+    *,
+    anchor: AnchorFiles | None = None,
+) -> Cleaned:
+    """What the deletion of planned rows did, in their order; each batch is recorded.
+
+    Without the files of a proven anchor it is opened and compared here.
+    """
+    task = _Task(plan, ledger, anchor)
     for batch in rows:
         planned = pa.Table.from_batches([batch])
         for first in range(0, planned.num_rows, BATCH_PATHS):
@@ -143,11 +172,11 @@ def recorded(ledger_rows: DataFrame) -> dict[str, dict[str, int]]:
 class _Task:
     """The state of the deleting task: the anchor's files, and what it did so far."""
 
-    def __init__(self, plan: LogCleanupPlan, ledger: Location) -> None:
+    def __init__(self, plan: LogCleanupPlan, ledger: Location, anchor: AnchorFiles | None) -> None:
         self.location, self.plan, self.ledger = Location(plan.table, plan.table), plan, ledger
         self.done: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self.bytes, self.sign = 0, StopSign(ledger)
-        self.anchor = _anchor_files(log_directory(self.location), plan)
+        self.anchor = _anchor_files(self.location, plan) if anchor is None else anchor
         self._commit_left = False
         self._links: set[str] = set()
 
@@ -230,26 +259,38 @@ class _Task:
                 )
 
 
-def _anchor_files(log: LogDirectory, plan: LogCleanupPlan) -> dict[str, tuple[int, int] | None]:
-    """The files without which the log cannot begin with the anchor, as they are now.
+def _anchor_files(
+    location: Location, plan: LogCleanupPlan, cluster: Cluster | None = None
+) -> AnchorFiles:
+    """The files without which the log cannot begin with the anchor, as they were when it was read.
 
     Raises StalePlanError when it could not begin with it. Delta's own way asks for none.
     """
     if plan.mode == "spark" or plan.anchor_version is None:
         return {}
-    anchor, table = plan.anchor_version, plan.table
-    wrong = "it is gone"
+    log, anchor, wrong = log_directory(location), plan.anchor_version, "it is gone"
+    newest = int(log.commit_versions.max(initial=anchor))
     for checkpoint in (each for each in log.checkpoints if each.version == anchor):
-        found = soundness(log, checkpoint).fault
-        newest = int(log.commit_versions.max(initial=anchor))
+        try:
+            files = _files_of(log, checkpoint)
+        except (CorruptLogError, LogGapError) as error:
+            wrong = error.found
+            continue
+        found = soundness(log, checkpoint, cluster=cluster).fault
         if found is None and log.has_commits(anchor, newest):
-            rows = log.commits.slice(int((log.commit_versions < anchor).sum()), 1).to_pylist()
-            paths = [entry.path for entry in checkpoint.entries] + [row["path"] for row in rows]
-            paths += sidecar_paths(log.location, checkpoint.entries)
-            return {path: read.size_and_mtime(log.location, path) for path in paths}
+            return files
         wrong = found or "a commit after it is missing"
     found = f"the log cannot begin with checkpoint {anchor}: {wrong}"
-    raise StalePlanError(table, found, "plan again")
+    raise StalePlanError(plan.table, found, "plan again")
+
+
+def _files_of(log: LogDirectory, checkpoint: Checkpoint) -> AnchorFiles:
+    """The files of a checkpoint, sidecars too, and the commit of its version, as they are now."""
+    version = checkpoint.version
+    paths = [entry.path for entry in checkpoint.entries]
+    paths += [entry.path for entry in log.commits_between(version, version)]
+    paths += sidecar_paths(log.location, checkpoint.entries)
+    return {path: read.size_and_mtime(log.location, path) for path in paths}
 
 
 def _may_go(path: str, kind: str, plan: LogCleanupPlan) -> bool:

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from maint_assets.delta.names import is_temporary
 from maint_assets.errors import CorruptLogError, LogGapError
-from maint_assets.log_cleanup.boundary import Boundary, boundary
+from maint_assets.log_cleanup.boundary import NOTHING_PROVEN, Boundary, boundary
 from maint_assets.log_cleanup.commit_times import CommitTimes
 from maint_assets.log_cleanup.log_directory import (
     CHECKPOINT_KINDS,
@@ -36,6 +36,7 @@ from maint_assets.storage.columns import arrow_schema, column
 from maint_assets.storage.parts import Measure
 
 if TYPE_CHECKING:
+    from maint_assets.log_cleanup.boundary import Proven
     from maint_assets.log_cleanup.plan import Terms
     from maint_assets.storage.location import Location
 
@@ -100,11 +101,13 @@ class Findings(msgspec.Struct, frozen=True):
     log_checkpoints: int
 
 
-def expired_logs(location: Location, terms: Terms) -> tuple[pa.Table, Findings]:
+def expired_logs(
+    location: Location, terms: Terms, proven: Proven = NOTHING_PROVEN
+) -> tuple[pa.Table, Findings]:
     """The files that may go, in the order of their deletion, and what was found.
 
-    The rows have EXPIRED_SCHEMA. Raises StorageError, and CorruptLogError for a commit that does
-    not say its time.
+    The rows have EXPIRED_SCHEMA. ``proven`` is what ``proven_anchors`` found of a large log. Raises
+    StorageError, and CorruptLogError for a commit that does not say its time.
     """
     log = log_directory(location)
     times = CommitTimes(log, terms.in_commit)
@@ -113,7 +116,7 @@ def expired_logs(location: Location, terms: Terms) -> tuple[pa.Table, Findings]:
     elif terms.mode == "spark":
         found, paths = _by_files(log, times, terms)
     else:
-        found = boundary(log, times, terms)
+        found = boundary(log, times, terms, proven=proven)
         paths = _paths(log, found, terms)
     rows = _rows(log, times, paths)
     if found.stop_reason is None and not rows.num_rows:

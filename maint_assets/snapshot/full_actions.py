@@ -51,6 +51,15 @@ def shaped(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
 
 
+def canonical_keys(path: pa.Array) -> pa.Array:
+    """The replay key of each log path."""
+    odd = pc.match_substring_regex(path, "%|^/|^file:")
+    if not pc.any(odd).as_py():
+        return path
+    keys = [canonical_key(text) for text in pc.filter(path, odd).to_pylist()]
+    return pc.replace_with_mask(path, odd, pa.array(keys, pa.string()))
+
+
 def _child(structs: pa.Array, field: pa.Field) -> pa.Array:
     if structs.type.get_field_index(field.name) < 0:
         return pa.nulls(len(structs), field.type)
@@ -108,7 +117,7 @@ def _rows(structs: pa.Array, action: str, unit: LogUnit) -> pa.RecordBatch:
     found = pa.nulls(rows, found.type) if unit.keys else _unchanged(found)
     other = "remove" if is_add else "add"
     columns = {
-        "log_key": _keys(path),
+        "log_key": canonical_keys(path),
         "dv_id": _vector_ids(dv),
         "ord": pa.repeat(pa.scalar(unit.version * 2 + is_add, pa.int64()), rows),
         action: found,
@@ -126,14 +135,6 @@ def _unchanged(structs: pa.StructArray) -> pa.StructArray:
         for field in fields
     ]
     return pa.StructArray.from_arrays(children, fields=fields)
-
-
-def _keys(path: pa.Array) -> pa.Array:
-    odd = pc.match_substring_regex(path, "%|^/|^file:")
-    if not pc.any(odd).as_py():
-        return path
-    keys = [canonical_key(text) for text in pc.filter(path, odd).to_pylist()]
-    return pc.replace_with_mask(path, odd, pa.array(keys, pa.string()))
 
 
 def _vector_ids(dv: pa.Array) -> pa.Array:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,15 +25,18 @@ from maint_assets.storage.exchange import exchanged, in_waves
 from maint_assets.storage.rows import packed, units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import SparkSession
 
     from maint_assets.snapshot.head import TableHead
     from maint_assets.storage.rows import Rows
 
+    Refusal = Callable[[pa.Table], None]
+
 _KEY = ["log_key", "dv_id"]
 _DISPUTED = "disputed"
+_KEYS_ARROW = pa.schema([FULL_ARROW.field(name) for name in (*_KEY, "ord")])
 _EXPANSION = 8
 """Approximate ratio of memory to Parquet size."""
 
@@ -60,20 +64,30 @@ def file_state(
 
     They are its live adds, and its tombstones with a deletion timestamp after ``kept_after_ms``,
     all of them without that. Executors raise CorruptLogError where the newest action of a file is
-    one of two of one commit, too: readers differ on whether that file is there.
+    one of two of one commit or checkpoint, too: readers differ on whether that file is there.
     """
-    newest = _newest(spark, head, removes=True, parallelism=parallelism, scratch=scratch)
-    every = [rows.then(partial(_undisputed, table=head.table)) for rows in newest]
+    refuse = partial(_refuse_twofold, table=head.table, base=_base(head))
+    newest = _newest(
+        spark, head, removes=True, refuse=refuse, parallelism=parallelism, scratch=scratch
+    )
+    every = [rows.then(_actions) for rows in newest]
     if kept_after_ms is None:
         return every
     return [rows.then(partial(_unexpired, kept_after_ms=kept_after_ms)) for rows in every]
 
 
-def newest_full_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The newest action of each key: FULL_ARROW and ``disputed`` (LIVE_ADDS_ARROW)."""
+def newest_full_actions(
+    actions: Iterable[pa.RecordBatch], *, refuse: Refusal | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The newest action of each key: FULL_ARROW and ``disputed`` (LIVE_ADDS_ARROW).
+
+    ``refuse`` is called with all actions, for what it raises.
+    """
     every = pa.Table.from_batches(actions, FULL_ARROW)
     if not every.num_rows:
         return
+    if refuse is not None:
+        refuse(every)
     order = pc.sort_indices(every["ord"])
     row = pa.array(range(every.num_rows), pa.int64())
     keys = every.select(_KEY).take(order).append_column("row", row)
@@ -94,6 +108,36 @@ def _key_and_order(actions: pa.Table, order: pa.ChunkedArray) -> pa.Array:
     return pc.binary_join_element_wise(key_texts(actions), pc.cast(order, pa.string()), "@")
 
 
+def _refuse_twofold(actions: pa.Table, *, table: str, base: int) -> None:
+    """CorruptLogError where the newest log file of a key both adds and removes that file.
+
+    The checkpoint, of version ``base``, may hold each key only once. Rows have _KEY and ``ord``,
+    and are all of their keys.
+    """
+    keys = key_texts(actions).dictionary_encode().indices.to_numpy()
+    order = actions["ord"].to_numpy()
+    newest = np.full(keys.max(initial=-1) + 1, -1)
+    np.maximum.at(newest, keys, order)
+    at = np.flatnonzero(order >> 1 == newest[keys] >> 1)
+    adds, removes = (
+        np.bincount(keys[at[order[at] & 1 == kind]], minlength=newest.size) for kind in (1, 0)
+    )
+    is_twofold = (adds > 0) & (removes > 0) | (newest >> 1 == base) & (adds + removes > 1)
+    wrong = at[is_twofold[keys[at]]]
+    if not wrong.size:
+        return
+    first, version = int(wrong[0]), int(order[wrong[0]]) >> 1
+    file = f"checkpoint {version}" if version == base else commit_name(version)
+    has_both = adds[keys[first]] and removes[keys[first]]
+    does = "both adds and removes" if has_both else "holds twice"
+    raise CorruptLogError(
+        table,
+        f"{file} {does} {actions['log_key'][first].as_py()}: readers differ on whether that file "
+        "is there, and a checkpoint would decide it",
+        "add or remove that file in a new commit",
+    )
+
+
 def _newest(
     spark: SparkSession,
     head: TableHead,
@@ -101,6 +145,7 @@ def _newest(
     removes: bool,
     parallelism: int,
     scratch: str,
+    refuse: Refusal | None = None,
 ) -> list[Rows]:
     """The newest action per key: FULL_ARROW, of commits with ``disputed``, too.
 
@@ -108,13 +153,14 @@ def _newest(
     """
     table, checkpoint = head.location.path, _only(checkpoint_units(head), removes=removes)
     tail = [unit for unit in commit_units(head) if unit.version > _base(head)]
+    newest = partial(newest_full_actions, refuse=refuse)
     if total_bytes(tail) > BUCKET_BYTES:
         read = [*tail, *checkpoint]
         met = _met(spark, table, read, parallelism=parallelism, scratch=scratch)
-        return [met.then(newest_full_actions)]
+        return [met.then(newest)]
 
     def winners(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
-        yield from newest_full_actions(full_actions_of(table, read))
+        yield from newest(full_actions_of(table, read))
 
     def streamed(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
         named = [msgspec.structs.replace(unit, keys=True) for unit in tail]
@@ -126,14 +172,31 @@ def _newest(
         yield from _without(full_actions_of(table, checkpoint), newer)
 
     if total_bytes([*tail, *checkpoint]) <= SMALL_LOG_BYTES:
-        return [units(spark, [[*tail, *checkpoint]], both, kind=LogUnit)]
+        every = [*tail, *checkpoint]
+        return [units(spark, [every], both if refuse is None else winners, kind=LogUnit)]
     cut = [share for unit in checkpoint for share in shares(unit, parallelism)]
     packages = packed(cut, parallelism, weight=lambda unit: unit.size // unit.shares)
+    if refuse is not None and checkpoint:
+        named = [[msgspec.structs.replace(each, keys=True) for each in some] for some in packages]
+        keys = units(spark, named, streamed, kind=LogUnit).then(_keys)
+        buckets = in_waves(-(-total_bytes(checkpoint) // BUCKET_BYTES), parallelism)
+        met = exchanged(spark, [keys], by=_KEY, buckets=buckets, scratch=scratch)
+        met.then(partial(_nothing, refuse=refuse)).values(str)
     from_checkpoint = units(spark, packages, streamed, kind=LogUnit)
     if not tail:
         return [from_checkpoint]
     from_tail = units(spark, [tail], winners, kind=LogUnit)
     return [from_tail, from_checkpoint] if checkpoint else [from_tail]
+
+
+def _keys(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in actions:
+        yield batch.select(_KEYS_ARROW.names)
+
+
+def _nothing(actions: Iterable[pa.RecordBatch], *, refuse: Refusal) -> Iterator[pa.RecordBatch]:
+    refuse(pa.Table.from_batches(actions, _KEYS_ARROW))
+    yield from ()
 
 
 def _met(
@@ -170,17 +233,8 @@ def _live(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield adds.select(LIVE_ADDS_ARROW.names)
 
 
-def _undisputed(actions: Iterable[pa.RecordBatch], *, table: str) -> Iterator[pa.RecordBatch]:
-    """The actions: FULL_ARROW. CorruptLogError for one that is disputed."""
-    for batch in actions:
-        if _DISPUTED in batch.schema.names and pc.any(batch[_DISPUTED]).as_py():
-            row = batch.filter(batch[_DISPUTED]).slice(0, 1).to_pylist()[0]
-            raise CorruptLogError(
-                table,
-                f"{commit_name(row['ord'] // 2)} both adds and removes {row['add']['path']}: "
-                "readers differ on whether that file is there, and a checkpoint would decide it",
-                "add or remove that file in a new commit",
-            )
+def _actions(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
         yield batch.select(FULL_ARROW.names)
 
 

@@ -62,27 +62,31 @@ def log_table(path: Path, *, files: int, partitions: int, policy: str) -> None:
     """A log without data files: a checkpoint, then ten commits that change little."""
     log, now_ms = path / "_delta_log", int(time.time() * 1000) - 3_600_000
     log.mkdir(parents=True)
-    adds = [_added(number, name, now_ms) for number, name in enumerate(_names(files, partitions))]
-    _commit(log, 0, [{"protocol": V2 if policy == "v2" else CLASSIC}, _metadata(policy, now_ms)])
+    adds = [
+        added(number, name, now_ms) for number, name in enumerate(added_names(files, partitions))
+    ]
+    write_commit(
+        log, 0, [{"protocol": V2 if policy == "v2" else CLASSIC}, metadata(policy, now_ms)]
+    )
     for version in range(1, 11):
-        _commit(log, version, adds[version - 1 :: 10])
+        write_commit(log, version, adds[version - 1 :: 10])
     DeltaTable(str(path)).create_checkpoint()
     for number in range(COMMITS):
         first = number * CHANGES
-        removes = [_removed(add, now_ms) for add in adds[first : first + CHANGES]]
-        names = _names(CHANGES, partitions, seed=f"commit {number}")
-        new = [_added(files + first + at, name, now_ms) for at, name in enumerate(names)]
-        _commit(log, 11 + number, [*removes, *new])
+        removes = [removed(add, now_ms) for add in adds[first : first + CHANGES]]
+        names = added_names(CHANGES, partitions, seed=f"commit {number}")
+        new = [added(files + first + at, name, now_ms) for at, name in enumerate(names)]
+        write_commit(log, 11 + number, [*removes, *new])
 
 
-def _names(count: int, partitions: int, seed: str = "") -> Iterator[str]:
+def added_names(count: int, partitions: int, seed: str = "") -> Iterator[str]:
     rng = Random(seed)
     for number in range(count):
         mark = uuid.UUID(int=rng.getrandbits(128))
         yield f"p={number % partitions:04d}/part-{number % 100_000:05d}-{mark}.c000.snappy.parquet"
 
 
-def _added(number: int, name: str, at_ms: int) -> dict[str, Any]:
+def added(number: int, name: str, at_ms: int) -> dict[str, Any]:
     return {
         "add": {
             "path": name,
@@ -95,12 +99,12 @@ def _added(number: int, name: str, at_ms: int) -> dict[str, Any]:
     }
 
 
-def _removed(add: dict[str, Any], at_ms: int) -> dict[str, Any]:
+def removed(add: dict[str, Any], at_ms: int) -> dict[str, Any]:
     kept = {name: add["add"][name] for name in ("path", "partitionValues", "size", "dataChange")}
     return {"remove": {**kept, "deletionTimestamp": at_ms, "extendedFileMetadata": True}}
 
 
-def _metadata(policy: str, at_ms: int) -> dict[str, Any]:
+def metadata(policy: str, at_ms: int) -> dict[str, Any]:
     fields = [
         {"name": name, "type": kind, "nullable": True, "metadata": {}}
         for name, kind in SCHEMA.items()
@@ -117,7 +121,7 @@ def _metadata(policy: str, at_ms: int) -> dict[str, Any]:
     }
 
 
-def _commit(log: Path, version: int, actions: list[dict[str, Any]]) -> None:
+def write_commit(log: Path, version: int, actions: list[dict[str, Any]]) -> None:
     info = {"commitInfo": {"timestamp": int(time.time() * 1000), "operation": "WRITE"}}
     lines = (json.dumps(action) + "\n" for action in (info, *actions))
     (log / f"{version:020d}.json").write_text("".join(lines), encoding="utf-8")
@@ -168,7 +172,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="maint-bench-") as made:
         folder = Path(made)
         make = partial(log_table, files=args.files, partitions=args.partitions, policy=args.policy)
-        _in_child(make, folder / "table")
+        in_child(make, folder / "table")
         spark = session(folder, heap=args.heap)
         for number in range(args.rounds + 1):
             for name, rows in found.items():
@@ -178,7 +182,7 @@ def main() -> None:
     print(json.dumps({**vars(args), "min_median": shown}))
 
 
-def _in_child(make: Callable[[Path], None], path: Path) -> None:
+def in_child(make: Callable[[Path], None], path: Path) -> None:
     """Makes a table in a process of its own, whose memory is gone with it."""
     child = os.fork()
     if not child:

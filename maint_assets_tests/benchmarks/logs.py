@@ -3,11 +3,13 @@
 A log of many commits with a checkpoint each hundred; all but the last hundred have expired. Ours
 is the whole chain through Dagster: ``total`` with the snapshot, ``cleanup`` plan and execution
 alone. Those of the peers hold the loading of the table: ``cleanup`` is without it.
-ARGS="--commits 20000 [--rounds 3] [--checksums] [--skip PEER]".
+ARGS="--commits 20000 [--rounds 3] [--checksums] [--skip PEER]". With ``--files 1000000`` a hundred
+expired commits add as many files, with four checkpoints, instead.
 """
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,11 +17,22 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from maint_assets_tests.benchmarks.checkpointing import (
+    CLASSIC,
+    added,
+    added_names,
+    in_child,
+    metadata,
+    removed,
+    write_commit,
+)
 from maint_assets_tests.benchmarks.measure import Peak, Row, best, session, timed
 from maint_assets_tests.benchmarks.tables import copy_of
 from maint_assets_tests.builder import TableBuilder
@@ -58,6 +71,27 @@ def logs_table(path: Path, *, commits: int, checksums: bool) -> None:
             table.checkpoint()
         if checksums:
             table.checksum()
+
+
+def files_table(path: Path, *, files: int) -> None:
+    """Commits that add files and remove a hundredth of them, 60 to 40 days ago; three are new."""
+    names, now_ms = added_names(files, 1_000), int(time.time() * 1000)
+    each, before = files // EVERY, list[dict[str, Any]]()
+    (path / "_delta_log").mkdir(parents=True)
+    write_commit(path / "_delta_log", 0, [{"protocol": CLASSIC}, metadata("classic", now_ms)])
+    for version in range(1, EVERY + 4):
+        is_new = version > EVERY
+        found = [f"late-{version}"] if is_new else islice(names, each)
+        adds = [added(version * each + at, name, now_ms) for at, name in enumerate(found)]
+        removes = [] if is_new else [removed(add, now_ms) for add in before[: each // 100]]
+        write_commit(path / "_delta_log", version, [*removes, *adds])
+        before = adds
+        if version % 25 == 0 and not is_new:
+            DeltaTable(str(path)).create_checkpoint()
+    for file in (path / "_delta_log").glob("0*"):
+        version = int(file.name[:20])
+        at = time.time() - (60 - 20 * version / EVERY) * 86_400
+        os.utime(file, (at, at) if version <= EVERY else None)
 
 
 def _file(version: int) -> dict[str, Any]:
@@ -101,6 +135,7 @@ def main() -> None:
     """Runs the peers in turn and prints the best and the median seconds of each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--commits", type=int, default=20_000)
+    parser.add_argument("--files", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--checksums", action="store_true")
     parser.add_argument("--heap", default="4g")
@@ -109,7 +144,10 @@ def main() -> None:
     found: dict[str, list[Row]] = {name: [] for name in PEERS if name not in args.skip}
     with tempfile.TemporaryDirectory(prefix="maint-bench-") as made:
         folder = Path(made)
-        logs_table(folder / "table", commits=args.commits, checksums=args.checksums)
+        make = partial(logs_table, commits=args.commits, checksums=args.checksums)
+        if args.files:
+            make = partial(files_table, files=args.files)
+        in_child(make, folder / "table")
         spark = session(folder, heap=args.heap)
         for number in range(args.rounds + 1):
             for name, rows in found.items():
@@ -126,7 +164,8 @@ def _measured(peer: Callable[[Path, Path], Row], folder: Path) -> Row:
         row = peer(path, folder)
     left = sum(1 for _ in (path / "_delta_log").iterdir())
     shutil.rmtree(path)
-    return row | {"left": left, "peak_mb": peak.mb}
+    memory = {"peak_mb": peak.mb, "here_mb": peak.here_mb, "worker_mb": peak.worker_mb}
+    return row | {"left": left, **memory}
 
 
 PEERS = {"maint_assets": _ours, "delta-spark": _delta_spark, "deltalake": _delta_rs}

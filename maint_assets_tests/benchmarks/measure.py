@@ -23,11 +23,13 @@ ROOT = Path(__file__).parents[2]
 class Peak:
     """The largest resident memory of this process tree while it is watched, in MB.
 
-    ``driver_mb`` is that of this process and of the JVM alone, without Spark's Python workers.
+    ``driver_mb`` is that of this process and of the JVM alone, without Spark's Python workers;
+    ``here_mb`` that of this process, ``worker_mb`` that of the largest worker.
     """
 
     def __enter__(self) -> "Peak":
         self.mb, self.driver_mb, self._stop = 0, 0, threading.Event()
+        self.here_mb = self.worker_mb = 0
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
@@ -44,7 +46,10 @@ class Peak:
                 with contextlib.suppress(psutil.Error):
                     rss = process.memory_info().rss
                     total += rss
-                    driver += rss if process == me or process.name() == "java" else 0
+                    is_worker = process != me and process.name() != "java"
+                    driver += 0 if is_worker else rss
+                    self.here_mb = max(self.here_mb, rss >> 20 if process == me else 0)
+                    self.worker_mb = max(self.worker_mb, rss >> 20 if is_worker else 0)
             self.mb = max(self.mb, total >> 20)
             self.driver_mb = max(self.driver_mb, driver >> 20)
 

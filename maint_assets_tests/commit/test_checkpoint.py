@@ -25,7 +25,7 @@ from maint_assets.errors import (
     CorruptLogError,
     UnsupportedFeatureError,
 )
-from maint_assets.snapshot import live_adds
+from maint_assets.snapshot import live_adds, replay
 from maint_assets.snapshot.head import TableHead, table_head
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import DAY_MS, TableBuilder, tree
@@ -269,6 +269,35 @@ def test_tombstone_exactly_at_the_cutoff_is_left_out(spark: SparkSession, tmp_pa
     written(spark, table.path, now_ms=removed_ms + 7 * DAY_MS)
 
     assert content(table.path, "remove") == []
+
+
+@pytest.mark.parametrize("way", ["one task", "streamed", "buckets"])
+@pytest.mark.parametrize("does", ["both adds and removes", "holds twice"])
+def test_checkpoint_that_readers_see_differently_is_not_carried_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, does: str
+) -> None:
+    table = story(tmp_path / "t").checkpoint().add("newer", "more")
+    by_way(monkeypatch, way, tail=table.log / f"{table.version:020}.json")
+    (file,) = table.log.glob("*.checkpoint.parquet")
+    rows = pq.read_table(file)
+    live = next(row["add"]["path"] for row in rows.to_pylist() if row["add"])
+    kind = "remove" if does == "both adds and removes" else "add"
+    more = dict.fromkeys(rows.column_names)
+    more[kind] = next(row[kind] for row in rows.to_pylist() if row[kind]) | {"path": live}
+    more[kind]["deletionVector"] = None
+    pq.write_table(pa.concat_tables([rows, pa.Table.from_pylist([more], rows.schema)]), file)
+
+    told = f"checkpoint {table.version - 1} {does} {live}"
+    with pytest.raises(CorruptLogError, match=told), typed_errors():
+        written(spark, table.path)
+
+
+def by_way(monkeypatch: pytest.MonkeyPatch, way: str, *, tail: Path) -> None:
+    """Makes the replay take a way: ``tail`` are the commits after the checkpoint."""
+    monkeypatch.setattr(live_adds, "SMALL_LOG_BYTES", 1 << 30 if way == "one task" else -1)
+    size = tail.stat().st_size
+    monkeypatch.setattr(live_adds, "BUCKET_BYTES", size - 1 if way == "buckets" else size)
+    monkeypatch.setattr(replay, "SHARE_BYTES", 1_000)
 
 
 @pytest.mark.parametrize("way", ["one task", "streamed", "buckets"])

@@ -119,7 +119,7 @@ def test_an_older_checkpoint_by_a_newer_name_is_no_anchor(tmp_path: Path, kind: 
     assert {name for name in names if "/" not in name} == commits(*range(5))
 
 
-def _of_a(change: dict[str, Any]) -> Edit:
+def of_c(change: dict[str, Any]) -> Edit:
     """Changes the add of the file ``c``."""
 
     def edit(row: dict[str, Any]) -> None:
@@ -144,7 +144,7 @@ def _without(action: str) -> Edit:
     return edit
 
 
-def _lost(row: dict[str, Any]) -> None:
+def lost(row: dict[str, Any]) -> None:
     if row["add"] and row["add"]["path"] == LOST:
         row["add"] = None
 
@@ -155,9 +155,9 @@ def _without_vector(row: dict[str, Any]) -> None:
 
 
 WRONG: dict[str, tuple[Edit, str]] = {
-    "another path": (_of_a({"path": "c2"}), "other live files"),
-    "the path of another": (_of_a({"path": "b"}), "twice"),
-    "another size": (_of_a({"size": 1}), "other live files"),
+    "another path": (of_c({"path": "c2"}), "other live files"),
+    "the path of another": (of_c({"path": "b"}), "twice"),
+    "another size": (of_c({"size": 1}), "other live files"),
     "no vector": (_without_vector, "1 of its live files as removed, too"),
     "another protocol": (_of("protocol", minWriterVersion=6), "another protocol"),
     "another schema": (_of("metaData", schemaString='{"fields":[]}'), "another metaData"),
@@ -195,7 +195,7 @@ def test_what_the_checksum_counts_right_may_still_be_wrong(tmp_path: Path):
     builder.write_log(crc, json.dumps(totals | live))
     assert planned(tmp_path / "t")[1].anchor_version == 10
 
-    edit_rows(top(builder, 10), _of_a({"path": "c2"}))
+    edit_rows(top(builder, 10), of_c({"path": "c2"}))
 
     assert planned(tmp_path / "t")[1].anchor_version == 5
 
@@ -208,7 +208,7 @@ def _live_bytes(builder: TableBuilder, version: int) -> int:
 def test_files_twice_are_refused_though_nothing_is_there_to_compare(tmp_path: Path):
     builder = story(tmp_path, 10)
     (builder.log / f"{3:020d}.json").unlink()
-    edit_rows(top(builder, 10), _of_a({"path": "b"}))
+    edit_rows(top(builder, 10), of_c({"path": "b"}))
 
     found = planned(tmp_path)[1]
 
@@ -248,7 +248,7 @@ def test_an_older_checkpoint_that_is_not_sound_is_not_compared_with(tmp_path: Pa
 def test_a_checkpoint_that_was_made_of_a_wrong_one_is_no_anchor(tmp_path: Path):
     builder = story(tmp_path, 3, 5, 10)
     for version in (5, 10):
-        edit_rows(top(builder, version), _lost)
+        edit_rows(top(builder, version), lost)
 
     names, found = planned(tmp_path)
 
@@ -261,7 +261,7 @@ def test_a_checkpoint_that_was_made_of_a_wrong_one_is_no_anchor(tmp_path: Path):
 
 def test_a_right_checkpoint_is_the_anchor_whatever_an_older_one_says(tmp_path: Path):
     builder = story(tmp_path, 5, 10)
-    edit_rows(top(builder, 5), _lost)
+    edit_rows(top(builder, 5), lost)
 
     found = planned(tmp_path)[1]
 
@@ -284,7 +284,7 @@ def test_the_plan_says_of_which_checkpoint_a_comparison_began(tmp_path: Path):
 def test_a_commit_that_cannot_be_read_is_passed_by_the_next_checkpoint(tmp_path: Path):
     builder = story(tmp_path, 5, 8, 10)
     rewrite(builder.log / f"{3:020d}.json", '{"add":')
-    edit_rows(top(builder, 10), _lost)
+    edit_rows(top(builder, 10), lost)
 
     found = planned(tmp_path)[1]
 
@@ -295,7 +295,7 @@ def test_a_commit_that_cannot_be_read_is_passed_by_the_next_checkpoint(tmp_path:
 def test_more_wrong_checkpoints_than_one_replay_compares_are_all_passed_over(tmp_path: Path):
     builder = story(tmp_path, 3, 5, 6, 7, 8, 9, 10)
     for version in range(5, 11):
-        edit_rows(top(builder, version), _lost)
+        edit_rows(top(builder, version), lost)
 
     found = planned(tmp_path)[1]
 
@@ -313,14 +313,14 @@ def test_a_wrong_checkpoint_is_named_where_nothing_goes(tmp_path: Path):
     assert (found.stop_reason, len(found.rejected)) == ("nothing_to_delete", 1)
 
 
-def _also_removed(row: dict[str, Any]) -> None:
+def also_removed(row: dict[str, Any]) -> None:
     if row["remove"]:
         row["remove"].update(path="c", deletionVector=None)
 
 
 def test_a_checkpoint_that_holds_a_live_file_as_removed_too_is_no_anchor(tmp_path: Path):
     builder = story(tmp_path, 5, 10)
-    edit_rows(top(builder, 10), _also_removed)
+    edit_rows(top(builder, 10), also_removed)
 
     found = planned(tmp_path)[1]
 
@@ -442,7 +442,7 @@ def test_an_anchor_whose_content_changed_since_the_plan_is_refused(tmp_path: Pat
     builder = story(tmp_path / "t", 5, 10)
     rows, found = planned_rows(tmp_path / "t")
     plan = plan_of(tmp_path / "t", rows.num_rows, anchor=found.anchor_version or 0)
-    edit_rows(top(builder, 10), _of_a({"path": "c2"}))
+    edit_rows(top(builder, 10), of_c({"path": "c2"}))
     before = sorted(builder.log.iterdir())
     (tmp_path / "ledger").mkdir()
 

@@ -316,9 +316,9 @@ def test_the_order_of_deletion_leaves_a_log_at_each_step(tmp_path: Path):
     found = [(row["kind"], row["version"]) for row in rows.to_pylist()]
     assert found == [
         ("compaction", 0),
+        ("checkpoint", 5),
         *(("commit", version) for version in range(10)),
         *(("checksum", version) for version in range(10)),
-        ("checkpoint", 5),
     ]
 
 

@@ -187,8 +187,8 @@ def test_a_nested_sidecar_that_is_lost_between_two_batches_stops_the_deletion(
         cleaned(loses(), plan, Location.of(str(tmp_path / "ledger")))
 
     assert found.anchor_version == 10
-    assert not (builder.log / f"{3:020d}.json").exists()
-    assert (builder.log / f"{4:020d}.json").exists()
+    assert not (builder.log / f"{1:020d}.json").exists()
+    assert (builder.log / f"{2:020d}.json").exists()
 
 
 @pytest.mark.parametrize("nested", [False, True])

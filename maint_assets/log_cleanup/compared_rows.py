@@ -1,0 +1,253 @@
+"""The actions of commits and checkpoints as rows of numbers to compare, read on executors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from maint_assets.delta.actions import DomainMetadata, Metadata, Protocol, Txn, parse_action
+from maint_assets.delta.names import LogFile
+from maint_assets.errors import CorruptLogError, LogGapError
+from maint_assets.log_cleanup.content import lets_expire, other_action
+from maint_assets.log_cleanup.hashes import (
+    Hashes,
+    Table,
+    file_hashes,
+    key_hashes,
+    statistics,
+    value_hash,
+)
+from maint_assets.snapshot.commits import commit_lines
+from maint_assets.snapshot.file_actions import actions_of
+from maint_assets.snapshot.full_actions import canonical_keys, full_actions_of
+from maint_assets.snapshot.log import LogEntry
+from maint_assets.snapshot.log_units import log_errors
+from maint_assets.snapshot.other_actions import converted, other_rows
+from maint_assets.snapshot.parsed_stats import PARSED, lacks_texts
+from maint_assets.snapshot.schemas import LogUnit
+from maint_assets.storage import read
+from maint_assets.storage.columns import batch_of
+from maint_assets.storage.parts import text_hashes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from maint_assets.delta.actions import Action
+    from maint_assets.log_cleanup.hashes import Spelled
+    from maint_assets.storage.location import Location
+
+    Numbers = npt.NDArray[np.int64]
+
+COMMITS = -1
+"""``of`` for the actions of commits."""
+
+FILE, OTHER, EXPIRES, BROKEN = range(4)
+"""What a row is: a file action, another one, metadata that lets applications expire, or a log file
+that cannot be read, with the reason as its name."""
+
+COMPARED_ARROW = pa.schema([
+    ("place", pa.int64()),
+    ("key", pa.int64()),
+    ("value", pa.int64()),
+    ("rows", pa.int64()),
+    ("bounds", pa.int64()),
+    ("ord", pa.int64()),
+    ("of", pa.int64()),
+    ("kind", pa.int8()),
+    ("name", pa.string()),
+])
+"""One action: hashes of its decoded path, its replay key and what it says (0: removed), statistics
+(``hashes.statistics``), order (version * 2, + 1 unless it removes a file), number of the checkpoint
+that holds it, and the name of other actions. All rows of one key have one ``place``."""
+
+_BATCH_ROWS = 16_384
+_OTHERS: dict[str, Any] = {
+    "txn": Txn,
+    "domainMetadata": DomainMetadata,
+    "metaData": Metadata,
+    "protocol": Protocol,
+}
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One log file to read, ``of`` a checkpoint or of COMMITS.
+
+    ``others``: with actions that are not of files, which commits always are read with.
+    """
+
+    unit: LogUnit
+    of: int = COMMITS
+    others: bool = False
+
+
+def compared_rows(table: Table, some: Iterable[Reading]) -> Iterator[pa.RecordBatch]:
+    """The actions of log files: COMPARED_ARROW.
+
+    A file that cannot be read gives a row that is BROKEN, after some of its actions perhaps.
+    """
+    commits = _Commits(table)
+    for each in some:
+        try:
+            if each.of == COMMITS:
+                yield from commits.read(each.unit)
+            else:
+                yield from _checkpoint_rows(table, each)
+        except (CorruptLogError, LogGapError) as error:
+            mark = (0, 0, 0, 0, 0, each.unit.version, each.of, BROKEN, error.found)
+            yield batch_of([mark], COMPARED_ARROW)
+    yield from commits.rest()
+
+
+@dataclass(slots=True)
+class _Commits:
+    """Collects the actions of many small commits into few batches."""
+
+    table: Table
+    files: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    others: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+
+    def read(self, unit: LogUnit) -> Iterator[pa.RecordBatch]:
+        """Read one commit; yields batches whenever enough rows are collected."""
+        location, name = self.table.location, unit.path.rpartition("/")[2]
+        with log_errors(location, unit):
+            for line in commit_lines(location, unit.path):
+                self._append(parse_action(line, table=location.uri, file=name), unit.version)
+                if len(self.files) + len(self.others) >= _BATCH_ROWS:
+                    yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """The rows collected since."""
+        files, others = self.files, self.others
+        self.files, self.others = [], []
+        if others:
+            yield batch_of(others, COMPARED_ARROW)
+        if files:
+            paths, vectors, sizes, values, stats, order = zip(*files, strict=True)
+            keys = canonical_keys(pa.array(paths, pa.string()))
+            actions = _Actions(keys, pa.array(vectors, pa.string()), np.array(order, np.int64))
+            told = statistics(stats, of_commit=True)
+            adds = _Adds(pa.array(sizes, pa.int64()), values, *told)
+            yield _file_rows(self.table, actions, adds)
+
+    def _append(self, action: Action, version: int) -> None:
+        add, remove = action.add, action.remove
+        if add is not None:
+            vector = "" if add.deletion_vector is None else add.deletion_vector.unique_id
+            values = tuple(add.partition_values.items())
+            self.files.append((add.path, vector, add.size, values, add.stats, version * 2 + 1))
+        if remove is not None:
+            vector = "" if remove.deletion_vector is None else remove.deletion_vector.unique_id
+            self.files.append((remove.path, vector, 0, (), None, version * 2))
+        for value in (action.txn, action.domainMetadata, action.metaData, action.protocol):
+            if value is not None:
+                self.others += _other_rows(value, version, COMMITS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Actions:
+    """File actions: canonical paths, vectors, and order (odd for an add)."""
+
+    keys: pa.Array
+    vectors: pa.Array
+    order: Numbers
+    of: int = COMMITS
+
+
+@dataclass(frozen=True, slots=True)
+class _Adds:
+    """What adds say beside that; anything for removes among them."""
+
+    sizes: pa.Array
+    values: Iterable[Spelled]
+    rows: Hashes
+    bounds: Hashes
+
+
+def _checkpoint_rows(table: Table, each: Reading) -> Iterator[pa.RecordBatch]:
+    location = table.location
+    if each.others:
+        yield from _others_of_checkpoint(location, each)
+    are_texts = _has_texts(location, each.unit)
+    only_adds = msgspec.structs.replace(each.unit, removes=False)
+    for batch in full_actions_of(location.path, [only_adds]):
+        adds = batch["add"]
+        stats = pc.struct_field(adds, "stats").to_pylist()
+        told = statistics(stats, of_commit=False, are_texts=are_texts)
+        values = map(tuple, pc.struct_field(adds, "partitionValues").to_pylist())
+        rows = _Adds(pc.struct_field(adds, "size"), values, *told)
+        yield _file_rows(table, _actions(batch, each.of), rows)
+    only_removes = msgspec.structs.replace(each.unit, adds=False)
+    for batch in actions_of(location.path, [only_removes]):
+        files = batch.filter(pc.equal(batch["what"], "file"))
+        yield _file_rows(table, _actions(files, each.of), None)
+
+
+def _actions(batch: pa.RecordBatch, of: int) -> _Actions:
+    return _Actions(batch["log_key"], batch["dv_id"], batch["ord"].to_numpy(), of)
+
+
+def _file_rows(table: Table, actions: _Actions, adds: _Adds | None) -> pa.RecordBatch:
+    places, keys = key_hashes(table, actions.keys, actions.vectors)
+    value = rows = bounds = np.zeros(places.size, np.uint64)
+    if adds is not None:
+        said = file_hashes(table, places, sizes=adds.sizes, values=adds.values)
+        value = np.where((actions.order & 1).astype(np.bool_), said, np.uint64(0))
+        rows, bounds = adds.rows, adds.bounds
+    numbers = [pa.array(each.view(np.int64)) for each in (places, keys, value, rows, bounds)]
+    marks = (pa.scalar(actions.of, pa.int64()), pa.scalar(FILE, pa.int8()))
+    repeated = [pa.repeat(mark, places.size) for mark in marks]
+    nameless = pa.nulls(places.size, pa.string())
+    arrays = [*numbers, pa.array(actions.order), *repeated, nameless]
+    return pa.RecordBatch.from_arrays(arrays, schema=COMPARED_ARROW)
+
+
+def _others_of_checkpoint(location: Location, each: Reading) -> Iterator[pa.RecordBatch]:
+    name = each.unit.path.rpartition("/")[2]
+    file = LogFile.parse(name)
+    assert file is not None, "a checkpoint has the name of one"
+    entry, held = LogEntry(file, each.unit.size, 0), list[tuple[Any, ...]]()
+    for row in other_rows(location, entry, tuple(_OTHERS)):
+        for kind, wanted in _OTHERS.items():
+            if row.get(kind):
+                value = converted(row[kind], wanted, table=location.uri, file=name)
+                held += _other_rows(value, each.unit.version, each.of)
+        if len(held) >= _BATCH_ROWS:
+            yield batch_of(held, COMPARED_ARROW)
+            held = []
+    yield batch_of(held, COMPARED_ARROW)
+
+
+def _other_rows(value: Any, version: int, of: int) -> Iterator[tuple[Any, ...]]:
+    """An action that is not of a file; one that removes itself says nothing (0)."""
+    (kind, name), told = other_action(value)
+    text = f"{kind} {name}".rstrip()
+    key = _signed(int(text_hashes(pa.array([text]))[0]))
+    said = 0 if told is None else _signed(value_hash(told))
+    yield (key, key, said, 0, 0, version * 2 + 1, of, OTHER, text)
+    if kind == "metaData" and lets_expire(told):
+        yield (0, 0, 1, 0, 0, version * 2 + 1, of, EXPIRES, None)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _has_texts(location: Location, unit: LogUnit) -> bool:
+    """Whether what a file of a checkpoint says of bounds is the text that a commit had.
+
+    Of parsed statistics the text is made anew, in which moments are cut.
+    """
+    if not unit.path.endswith(".parquet"):
+        return True
+    with log_errors(location, unit), read.parquet(location, unit.path) as file:
+        schema = file.schema_arrow
+        if "add" not in schema.names or not pa.types.is_struct(schema.field("add").type):
+            return True
+        names = {field.name for field in schema.field("add").type}
+        return PARSED not in names or not lacks_texts(file)
