@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from maint_assets import cli
-from maint_assets.assets.metadata import human_bytes
+from maint_assets.assets.numbers import human_bytes
 from maint_assets_tests.builder import TableBuilder
 
 PROGRAM = Path(sys.executable).with_name("maint-assets")

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from maint_assets.assets.metadata import human_time
+from maint_assets.assets.numbers import human_time
 from maint_assets.errors import StalePlanError
 from maint_assets.storage.location import Location
 

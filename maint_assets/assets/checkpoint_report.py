@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from maint_assets.assets.metadata import human_bytes, human_count
+from maint_assets.assets.numbers import human_bytes, human_count
 from maint_assets.assets.progress import tasks_of, told
 from maint_assets.assets.run import StageRun
 from maint_assets.assets.spark import stage, typed_errors

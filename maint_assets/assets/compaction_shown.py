@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from maint_assets.assets.checks import Check
-from maint_assets.assets.metadata import human_bytes, human_count
+from maint_assets.assets.numbers import human_bytes, human_count
 from maint_assets.assets.pictures import paired_bars, size_histogram
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from maint_assets.assets.compaction_shown import WORDS, verified_line
-from maint_assets.assets.metadata import human_bytes, human_count
+from maint_assets.assets.numbers import human_bytes, human_count
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.dataset as ds
 
 from maint_assets.assets.log_stages import DeletedLogsSummary, ExpiredLogsSummary
-from maint_assets.assets.metadata import human_count
+from maint_assets.assets.numbers import human_count
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.storage.columns import arrow_schema
 

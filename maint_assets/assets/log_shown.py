@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from maint_assets.assets.checks import Check
-from maint_assets.assets.metadata import human_bytes, human_count, human_rest, human_time
+from maint_assets.assets.numbers import human_bytes, human_count, human_rest, human_time
 from maint_assets.delta.timestamps import shown_length
 from maint_assets.log_cleanup.plan import STOP_REASONS
 

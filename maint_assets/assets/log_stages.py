@@ -13,7 +13,7 @@ import msgspec
 
 from maint_assets.assets.acting import acting
 from maint_assets.assets.approval import plan_digest, refuse_other_rows
-from maint_assets.assets.metadata import human_time
+from maint_assets.assets.numbers import human_time
 from maint_assets.assets.progress import Share, recorded_share
 from maint_assets.assets.spark import typed_errors
 from maint_assets.assets.store import Dataset, StageResult

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from maint_assets.assets.log_report import planned_log_files
 from maint_assets.assets.log_shown import KINDS, ends_line, left_line, since_line, stop_line
-from maint_assets.assets.metadata import human_bytes, human_count, human_rest
+from maint_assets.assets.numbers import human_bytes, human_count, human_rest
 
 if TYPE_CHECKING:
     from rich.console import Console

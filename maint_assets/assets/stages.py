@@ -30,7 +30,7 @@ from maint_assets.assets.log_stages import (
     expired_logs_stage,
     log_deletion_progress,
 )
-from maint_assets.assets.metadata import human_bytes, human_count, human_rest, human_time
+from maint_assets.assets.numbers import human_bytes, human_count, human_rest, human_time
 from maint_assets.assets.progress import tasks_of
 from maint_assets.assets.store import StageResult
 from maint_assets.assets.vacuum_stages import (

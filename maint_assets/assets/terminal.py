@@ -11,12 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from maint_assets.assets.metadata import (
-    human_bytes,
-    human_count,
-    human_rest,
-    human_time,
-)
+from maint_assets.assets.numbers import human_bytes, human_count, human_rest, human_time
 from maint_assets.assets.progress import SHOWN
 from maint_assets.assets.report import planned_paths
 

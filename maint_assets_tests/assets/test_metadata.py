@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from maint_assets.assets.factory import stage_key
-from maint_assets.assets.metadata import human_bytes, human_count, human_time
+from maint_assets.assets.numbers import human_bytes, human_count, human_time
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain
 

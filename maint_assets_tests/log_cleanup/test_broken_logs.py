@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from maint_assets.assets.metadata import human_time
+from maint_assets.assets.numbers import human_time
 from maint_assets.delta.properties import TableProperties
 from maint_assets.errors import CorruptLogError, StalePlanError
 from maint_assets.log_cleanup.deletion import cleaned
