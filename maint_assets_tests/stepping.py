@@ -28,7 +28,6 @@ from maint_assets.assets.run import StageRun
 from maint_assets.assets.spark import spark_resource
 from maint_assets.assets.stages import STAGES, Stage
 from maint_assets.assets.store import Dataset, StageResult, StageStore
-from maint_assets.assets.vacuum_stages import result
 from maint_assets.config import CompactionSettings, LogCleanupSettings, TableSettings
 
 WATCHED = (
@@ -90,7 +89,7 @@ def worked(run: StageRun, *_: Any, begun: list[str], done: list[str]) -> StageRe
     if run.stage == STAGE_NAMES[-1]:
         run.hold()
         done.append(run.stage)
-    return result(run, Dataset(0, "digest", {}), Nothing())
+    return run.result(Dataset(0, "digest", {}), Nothing())
 
 
 def idle(stage: Stage, work: Callable[..., StageResult]) -> Stage:

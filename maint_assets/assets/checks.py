@@ -11,10 +11,9 @@ import dagster as dg
 from maint_assets.vacuum.verification import valid_in_plan
 
 if TYPE_CHECKING:
-    from maint_assets.assets.deletion_stage import DeletionSummary
     from maint_assets.assets.run import StageRun
     from maint_assets.snapshot.summary import SnapshotSummary
-    from maint_assets.vacuum.summaries import DiffSummary
+    from maint_assets.vacuum.summaries import DeletionSummary, DiffSummary
 
 
 _UNKNOWN = dg.AssetCheckSeverity.WARN

@@ -11,7 +11,6 @@ from maint_assets.assets.approval import plan_digest, refuse_other_rows
 from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.spark import SPARK_ERRORS, typed_errors
 from maint_assets.assets.store import Dataset, StageResult
-from maint_assets.assets.vacuum_stages import result
 from maint_assets.commit.checkpoint import write_checkpoint
 from maint_assets.commit.transaction import refuse_clock_skew
 from maint_assets.compaction.bins import (
@@ -133,7 +132,7 @@ def compaction_bins_stage(run: StageRun) -> StageResult:
     found = {name: count for name, count in by_reason.items() if count}
     planned_sizes = {name: metrics[f"planned {name}"] for name in seen.size_histogram}
     summary = BinsSummary(plan, found, seen.size_histogram, planned_sizes)
-    return result(run, written, summary)
+    return run.result(written, summary)
 
 
 def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
@@ -192,10 +191,10 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     )
     written = Dataset(total.rows, plan.digest, total.measured)
     run.output.write_manifest(written, total.parts, total.largest)
-    made = result(run, written, summary)
+    made = run.result(written, summary)
     checkpoint = _checkpointed(run, head, outcome.versions)
     if checkpoint is not None:
-        made = result(run, written, replace(summary, checkpoint_version=checkpoint))
+        made = run.result(written, replace(summary, checkpoint_version=checkpoint))
     if run.is_stopping and not run.is_held:
         raise _stopped(run, summary, plan)
     if ended is not None:

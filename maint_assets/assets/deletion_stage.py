@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from maint_assets.assets.acting import acting
@@ -14,7 +14,6 @@ from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.progress import Share, recorded_share
 from maint_assets.assets.spark import SPARK_ERRORS, typed_errors
 from maint_assets.assets.store import Dataset, StageResult
-from maint_assets.assets.vacuum_stages import result
 from maint_assets.config import milliseconds
 from maint_assets.errors import DeletionFailedError, MaintError, StorageError
 from maint_assets.storage.ledger import Tally, ledger_parts, refuse_unrecorded, tally
@@ -30,7 +29,7 @@ from maint_assets.vacuum.deletion import (
 from maint_assets.vacuum.diff import DIFF_SCHEMA
 from maint_assets.vacuum.handled import handled, handled_version
 from maint_assets.vacuum.plan import Deleted, Limits, refuse_beyond
-from maint_assets.vacuum.summaries import DiffSummary
+from maint_assets.vacuum.summaries import DeletionSummary, DiffSummary
 from maint_assets.vacuum.verification import LOOKS, missing_files
 
 if TYPE_CHECKING:
@@ -43,32 +42,6 @@ if TYPE_CHECKING:
     from maint_assets.config import VacuumSettings
     from maint_assets.snapshot.head import TableHead
     from maint_assets.vacuum.plan import VacuumPlan
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionSummary:
-    """What a deletion did; bytes of the files that are gone.
-
-    ``ledger`` holds a row a path. ``active_missing`` counts active files that are not there
-    afterwards, None where an interrupt ended the look; ``active_missing_before`` those that were
-    not there when it was planned.
-    """
-
-    plan_digest: str
-    files: int
-    directories: int
-    bytes: int
-    missing: int
-    failed: int
-    skipped: int
-    active_missing: int | None
-    seconds: float
-    files_per_second: float
-    start_version: int | None
-    end_version: int | None
-    ledger: str
-    approved_by: str | None
-    active_missing_before: int = 0
 
 
 def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
@@ -107,7 +80,7 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     )
     written = Dataset(done.paths, plan.digest, {})
     run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
-    made = result(run, written, summary)
+    made = run.result(written, summary)
     _raise_failed(plan, summary)
     if not summary.skipped:
         _note_handled(run, plan, head)

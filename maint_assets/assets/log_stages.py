@@ -17,7 +17,6 @@ from maint_assets.assets.numbers import human_time
 from maint_assets.assets.progress import Share, recorded_share
 from maint_assets.assets.spark import typed_errors
 from maint_assets.assets.store import Dataset, StageResult
-from maint_assets.assets.vacuum_stages import result
 from maint_assets.commit.checkpoint import write_checkpoint
 from maint_assets.config import milliseconds
 from maint_assets.delta.properties import TableProperties
@@ -161,7 +160,7 @@ def expired_logs_stage(run: StageRun) -> StageResult:
         log_commits=found.log_commits,
         log_checkpoints=found.log_checkpoints,
     )
-    return result(run, written, summary)
+    return run.result(written, summary)
 
 
 def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
@@ -216,7 +215,7 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
     recorded_files = sum(sum(found.values()) for found in done.outcomes.values())
     written = Dataset(recorded_files, plan.digest, {})
     run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
-    made = result(run, written, summary)
+    made = run.result(written, summary)
     _raise_failed(plan, summary)
     return made
 

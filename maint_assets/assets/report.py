@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from maint_assets.assets.deletion_stage import DeletionSummary
 from maint_assets.snapshot.summary import SnapshotSummary
 from maint_assets.storage.columns import arrow_schema
 from maint_assets.vacuum.diff import DIFF_SCHEMA
-from maint_assets.vacuum.summaries import DiffSummary
+from maint_assets.vacuum.summaries import DeletionSummary, DiffSummary
 
 if TYPE_CHECKING:
     from maint_assets.assets.launch import Launched, Launcher

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dagster as dg
 import msgspec
 
 from maint_assets.assets.spark import parallelism
+from maint_assets.assets.store import StageResult
 from maint_assets.errors import StalePlanError, one_line
 from maint_assets.storage.intents import give_sign
 from maint_assets.storage.location import Location
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from maint_assets.assets.spark import StageSession
-    from maint_assets.assets.store import StageDataset, StageStore
+    from maint_assets.assets.store import Dataset, StageDataset, StageStore
     from maint_assets.config import TableSettings
     from maint_assets.storage.rows import Rows
 
@@ -149,6 +150,14 @@ class StageRun:
         except msgspec.DecodeError as error:
             found = f"its {stage} was made by another release of maint_assets ({one_line(error)})"
             raise StalePlanError(self.table.uri, found, "run the chain again") from error
+
+    def result(self, written: Dataset, summary: Any) -> StageResult:
+        """The result of this stage, its summary written beside the rows: the dataset is complete.
+
+        ``summary`` is a dataclass or a msgspec.Struct.
+        """
+        self.output.write_summary(summary)
+        return StageResult(written, summary)
 
     def _latest(self, stage: str) -> tuple[str, StageDataset]:
         if stage not in self.known:

@@ -53,12 +53,16 @@ if TYPE_CHECKING:
     from pyspark.sql import types as T
 
     from maint_assets.assets.approval import Approval
-    from maint_assets.assets.deletion_stage import DeletionSummary
     from maint_assets.assets.progress import Share
     from maint_assets.assets.run import StageRun
     from maint_assets.config import TableSettings
     from maint_assets.snapshot.summary import SnapshotSummary
-    from maint_assets.vacuum.summaries import DiffSummary, ListingSummary, ValidFilesSummary
+    from maint_assets.vacuum.summaries import (
+        DeletionSummary,
+        DiffSummary,
+        ListingSummary,
+        ValidFilesSummary,
+    )
 
 
 Branch = Literal["vacuum", "compaction", "log_cleanup"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from maint_assets.assets.approval import plan_digest
 from maint_assets.assets.store import StageResult
@@ -113,7 +113,7 @@ def snapshot_stage(run: StageRun) -> StageResult:
         expired_log={"handled": handled, **{name: written.metrics[name] for name in expired}},
         mark=mark,
     )
-    return result(run, written, summary)
+    return run.result(written, summary)
 
 
 def valid_files_stage(run: StageRun) -> StageResult:
@@ -133,7 +133,7 @@ def valid_files_stage(run: StageRun) -> StageResult:
     summary = ValidFilesSummary(
         run.run_of("snapshot"), written.rows, written.metrics["bytes"], by_reason
     )
-    return result(run, written, summary)
+    return run.result(written, summary)
 
 
 def listing_stage(run: StageRun) -> StageResult:
@@ -150,7 +150,7 @@ def listing_stage(run: StageRun) -> StageResult:
         seconds=round(seconds, 3),
         files_per_second=round(written.rows / seconds, 1),
     )
-    return result(run, written, summary)
+    return run.result(written, summary)
 
 
 def _listed(run: StageRun, walk: Walk, seen: SnapshotSummary) -> Dataset:
@@ -223,7 +223,7 @@ def diff_stage(run: StageRun) -> StageResult:
     elsewhere = _aliases(run, seen, linked=written.metrics["linked_files"])
     plan = _plan(seen, found, elsewhere, written=written)
     records.log_planned(plan, dry_run=True)
-    return result(run, written, _diff_summary(written, plan))
+    return run.result(written, _diff_summary(written, plan))
 
 
 def _aliases(run: StageRun, seen: SnapshotSummary, *, linked: int) -> Aliases:
@@ -342,9 +342,3 @@ def _diff_summary(written: Dataset, plan: VacuumPlan) -> DiffSummary:
         largest_bytes=metrics["largest_bytes"] or 0,
         time_travel_ends_before=metrics["time_travel_ends_before"],
     )
-
-
-def result(run: StageRun, written: Dataset, summary: Any) -> StageResult:
-    """The result of a stage, its summary written beside the rows: the dataset is complete now."""
-    run.output.write_summary(summary)
-    return StageResult(written, summary)

@@ -56,3 +56,29 @@ class DiffSummary:
     bytes_by_kind: dict[str, int]
     largest_bytes: int
     time_travel_ends_before: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionSummary:
+    """What a deletion did; bytes of the files that are gone.
+
+    ``ledger`` holds a row a path. ``active_missing`` counts active files that are not there
+    afterwards, None where an interrupt ended the look; ``active_missing_before`` those that were
+    not there when it was planned.
+    """
+
+    plan_digest: str
+    files: int
+    directories: int
+    bytes: int
+    missing: int
+    failed: int
+    skipped: int
+    active_missing: int | None
+    seconds: float
+    files_per_second: float
+    start_version: int | None
+    end_version: int | None
+    ledger: str
+    approved_by: str | None
+    active_missing_before: int = 0

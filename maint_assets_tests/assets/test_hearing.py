@@ -15,7 +15,6 @@ from maint_assets.assets.launch import Launched, Launcher
 from maint_assets.assets.run import StageRun
 from maint_assets.assets.stages import STAGES
 from maint_assets.assets.store import Dataset, StageResult
-from maint_assets.assets.vacuum_stages import result
 from maint_assets.config import CompactionSettings, Maintenance, TableSettings
 from maint_assets.errors import StoppedError
 from maint_assets_tests.stepping import Nothing, idle
@@ -37,7 +36,7 @@ def unheard() -> Iterator[None]:
 @pytest.fixture
 def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launcher:
     def worked(run: StageRun, *_: Any) -> StageResult:
-        return result(run, Dataset(0, "digest", {}), Nothing())
+        return run.result(Dataset(0, "digest", {}), Nothing())
 
     stages = {name: idle(stage, worked) for name, stage in STAGES.items()}
     monkeypatch.setattr(factory, "STAGES", stages)
