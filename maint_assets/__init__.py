@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from maint_assets.assets.component import DeltaMaintenanceComponent
     from maint_assets.assets.factory import build_maintenance_assets
     from maint_assets.assets.jobs import build_maintenance_definitions
-    from maint_assets.assets.store import StageStore
+    from maint_assets.assets.stage_store import StageStore
     from maint_assets.config import (
         CompactionSettings,
         LogCleanupSettings,

@@ -12,19 +12,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from maint_assets.assets.compaction_report import (
-    CompactionReport,
-    execute_compaction,
-    plan_compaction,
-)
-from maint_assets.assets.launch import Launched, Launcher
-from maint_assets.assets.log_report import (
-    LogCleanupReport,
-    execute_log_cleanup,
-    plan_log_cleanup,
-)
-from maint_assets.assets.report import VacuumReport, execute_vacuum, plan_vacuum, planned_paths
-from maint_assets.assets.store import StageDataset, StageStore
+from maint_assets.assets.stage_store import StageDataset, StageStore
+from maint_assets.cli.compaction import CompactionReport, execute_compaction, plan_compaction
+from maint_assets.cli.launcher import Launched, Launcher
+from maint_assets.cli.log_cleanup import LogCleanupReport, execute_log_cleanup, plan_log_cleanup
+from maint_assets.cli.vacuum import VacuumReport, execute_vacuum, plan_vacuum, planned_paths
 from maint_assets.config import (
     CompactionSettings,
     LogCleanupSettings,
@@ -32,8 +24,8 @@ from maint_assets.config import (
     TableSettings,
     VacuumSettings,
 )
+from maint_assets.datasets.parts import row_sums
 from maint_assets.delta.names import hadoop_checksum
-from maint_assets.storage.parts import row_sums
 
 
 @dataclass(frozen=True)

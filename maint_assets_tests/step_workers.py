@@ -10,10 +10,10 @@ from typing import Any
 import dagster as dg
 
 from maint_assets.assets import factory
-from maint_assets.assets.run import StageRun
-from maint_assets.assets.spark import spark_resource
-from maint_assets.assets.stages import STAGES
-from maint_assets.assets.store import Dataset, StageResult, StageStore
+from maint_assets.assets.chain import STAGES
+from maint_assets.assets.spark_resource import spark_resource
+from maint_assets.assets.stage_run import StageRun
+from maint_assets.assets.stage_store import Dataset, StageResult, StageStore
 from maint_assets_tests.stepping import KEEP, Nothing, built, idle
 
 NOTES = "MAINT_ASSETS_BEGUN"

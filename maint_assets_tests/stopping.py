@@ -24,10 +24,11 @@ from typing import Any
 
 import dagster as dg
 
-from maint_assets.assets import factory, log_stages
+from maint_assets.assets import factory
+from maint_assets.assets.chain import STAGES, Stage
 from maint_assets.assets.jobs import executed_keys, stage_store
-from maint_assets.assets.run import StageRun
-from maint_assets.assets.stages import STAGES, Stage
+from maint_assets.assets.stage_run import StageRun
+from maint_assets.assets.stages import log_cleanup
 from maint_assets.compaction import execution
 from maint_assets.config import (
     CompactionSettings,
@@ -36,7 +37,7 @@ from maint_assets.config import (
     TableSettings,
     VacuumSettings,
 )
-from maint_assets.vacuum import records
+from maint_assets.vacuum import history
 from maint_assets_tests.log_builder import LogBuilder
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=0.1)
@@ -44,9 +45,9 @@ WAIT_SECONDS = 60
 END = "VACUUM END"
 
 LAST_ACTS: dict[str, tuple[Any, str]] = {
-    "deletion": (records, "end"),
+    "deletion": (history, "end"),
     "rewritten_files": (execution, "commit_rewrites"),
-    "deleted_logs": (log_stages, "ledger_parts"),
+    "deleted_logs": (log_cleanup, "ledger_parts"),
 }
 """The call of each executing stage after which only its result is left to tell."""
 

@@ -20,7 +20,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from typing_extensions import Self
 
-from maint_assets.assets.report import VacuumReport
+from maint_assets.cli.vacuum import VacuumReport
 from maint_assets_tests.builder import DAY_MS, HOUR_MS
 from maint_assets_tests.chain import Chain, files
 from maint_assets_tests.oracles import delta_spark

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.assets import vacuum_stages
-from maint_assets.assets.report import VacuumReport
+from maint_assets.assets.stages import vacuum
+from maint_assets.cli.vacuum import VacuumReport
+from maint_assets.datasets import exchange, rows
 from maint_assets.snapshot import replay
-from maint_assets.storage import exchange, rows
 from maint_assets.vacuum import deletion, listing
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain, directories, files
@@ -25,11 +25,11 @@ def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "TASK_ROWS", 3)
     monkeypatch.setattr(exchange, "BUCKET_ROWS", 10)
     monkeypatch.setattr(listing, "SMALL_ENTRIES", 5)
-    monkeypatch.setattr(vacuum_stages, "SMALL_ENTRIES", 5)
+    monkeypatch.setattr(vacuum, "SMALL_ENTRIES", 5)
     monkeypatch.setattr(listing, "SLICE_ENTRIES", 3)
     monkeypatch.setattr(deletion, "SMALL_PLAN", 0)
-    monkeypatch.setattr("maint_assets.assets.deletion_stage.SMALL_PLAN", 0)
-    monkeypatch.setattr("maint_assets.assets.deletion_stage.LOOKS", 3)
+    monkeypatch.setattr("maint_assets.assets.stages.vacuum_deletion.SMALL_PLAN", 0)
+    monkeypatch.setattr("maint_assets.assets.stages.vacuum_deletion.LOOKS", 3)
 
 
 def _table(path: Path, kind: str = "classic", parts: int = 2) -> TableBuilder:

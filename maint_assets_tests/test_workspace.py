@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from maint_assets.assets import vacuum_stages
-from maint_assets.assets.store import StageStore
-from maint_assets.cli import cli
+from maint_assets.assets.stage_store import StageStore
+from maint_assets.assets.stages import vacuum
+from maint_assets.cli.commands import cli
 from maint_assets.errors import ConfigError, UnsupportedLocationError
 from maint_assets.snapshot import head
 from maint_assets_tests.builder import TableBuilder, tree
@@ -55,7 +55,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(StageStore, "spark", property(never))
     monkeypatch.setattr(head, "table_head", never)
-    monkeypatch.setattr(vacuum_stages, "table_head", never)
+    monkeypatch.setattr(vacuum, "table_head", never)
 
 
 def _config(tmp_path: Path, workspace: str, name: str = "orders") -> Path:

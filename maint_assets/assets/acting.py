@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from maint_assets.assets.interrupts import INTERRUPTS
-from maint_assets.assets.store import Dataset
+from maint_assets.assets.stage_store import Dataset
+from maint_assets.datasets import intents
+from maint_assets.datasets.columns import arrow_schema
+from maint_assets.datasets.ledger import ledger_parts, settle, tally
 from maint_assets.errors import MaintError, StoppedError, StorageError, one_line
 from maint_assets.log_cleanup.deletion import DELETED_LOGS_SCHEMA
-from maint_assets.storage import intents
-from maint_assets.storage.columns import arrow_schema
-from maint_assets.storage.ledger import ledger_parts, settle, tally
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.deletion import DELETION_SCHEMA
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from maint_assets.assets.run import StageRun
-    from maint_assets.assets.store import StageStore
+    from maint_assets.assets.stage_run import StageRun
+    from maint_assets.assets.stage_store import StageStore
     from maint_assets.config import TableSettings
 
 WAIT_SECONDS = 30.0

@@ -13,7 +13,7 @@ from maint_assets.storage.location import Location
 if TYPE_CHECKING:
     from pyspark.sql import types as T
 
-    from maint_assets.assets.run import StageRun
+    from maint_assets.assets.stage_run import StageRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from maint_assets.vacuum.verification import valid_in_plan
+from maint_assets.vacuum.cross_checks import valid_in_plan
 
 if TYPE_CHECKING:
-    from maint_assets.assets.run import StageRun
+    from maint_assets.assets.stage_run import StageRun
     from maint_assets.snapshot.summary import SnapshotSummary
     from maint_assets.vacuum.summaries import DeletionSummary, DiffSummary
 

@@ -11,14 +11,14 @@ import dagster as dg
 
 from maint_assets.assets.acting import settle_former
 from maint_assets.assets.approval import Approval
+from maint_assets.assets.chain import CHAINS, STAGES, Stage
 from maint_assets.assets.interrupts import RunStoppedError, ending_its_run, is_interrupt
-from maint_assets.assets.metadata import metadata, preview
 from maint_assets.assets.progress import told
-from maint_assets.assets.run import StageRun
-from maint_assets.assets.spark import stage as spark_stage
-from maint_assets.assets.spark import typed_errors
-from maint_assets.assets.stages import CHAINS, STAGES, Stage
-from maint_assets.assets.store import StageResult, StageStore
+from maint_assets.assets.spark_resource import stage as spark_stage
+from maint_assets.assets.spark_resource import typed_errors
+from maint_assets.assets.stage_run import StageRun
+from maint_assets.assets.stage_store import StageResult, StageStore
+from maint_assets.assets.ui_metadata import metadata, preview
 from maint_assets.assets.workspace import refuse_workspace
 from maint_assets.config import TableSettings
 from maint_assets.errors import MaintError

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster_shared.check import CheckError
 
+from maint_assets.assets.chain import CHAINS, Branch, Stage
 from maint_assets.assets.factory import (
     RESOURCE,
     SpecHook,
     build_maintenance_assets,
     stage_key,
 )
-from maint_assets.assets.spark import spark_resource
-from maint_assets.assets.stages import CHAINS, Branch, Stage
-from maint_assets.assets.store import StageStore
+from maint_assets.assets.spark_resource import spark_resource
+from maint_assets.assets.stage_store import StageStore
 from maint_assets.errors import ConfigError, one_line
 
 if TYPE_CHECKING:

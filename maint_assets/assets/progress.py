@@ -9,12 +9,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from maint_assets.storage.ledger import BATCH_PATHS, ledger_files
+from maint_assets.datasets.ledger import BATCH_PATHS, ledger_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from maint_assets.assets.run import StageRun
+    from maint_assets.assets.stage_run import StageRun
 
 SHOWN = logging.getLogger("maint_assets_progress")
 """What a terminal shows; outside of the loggers that Dagster records, as it says much."""

@@ -13,29 +13,29 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maint_assets.commit.rewrites import commit_rewrites
-from maint_assets.commit.rewritten import Committed, RewriteRequest, RewrittenBin
-from maint_assets.compaction.ordered_bins import ordered, ordered_by_jobs
-from maint_assets.compaction.packages import Package
-from maint_assets.compaction.rewrite import REWRITTEN_ARROW, remove_outputs, rewritten
-from maint_assets.compaction.spark_engine import rewritten_by_spark, spark_bins
+from maint_assets.commit.rewrite.committing import commit_rewrites
+from maint_assets.commit.rewrite.values import Committed, RewriteRequest, RewrittenBin
+from maint_assets.compaction.engines.arrow import REWRITTEN_ARROW, remove_outputs, rewritten
+from maint_assets.compaction.engines.ordered import ordered, ordered_by_jobs
+from maint_assets.compaction.engines.spark import rewritten_by_spark, spark_bins
+from maint_assets.compaction.planning.tasks import Package
+from maint_assets.datasets.columns import batch_of
+from maint_assets.datasets.intents import StopSign
+from maint_assets.datasets.parts import Target, slice_batches
+from maint_assets.datasets.rows import slices, units
 from maint_assets.delta.actions import Add
 from maint_assets.errors import MaintError, StoppedError
-from maint_assets.storage.columns import batch_of
-from maint_assets.storage.intents import StopSign
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Target, slice_batches
-from maint_assets.storage.rows import slices, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
+    from maint_assets.compaction.engines.arrow import Rewriting
     from maint_assets.compaction.plan import CompactionPlan
-    from maint_assets.compaction.rewrite import Rewriting
+    from maint_assets.datasets.parts import PartSlice
     from maint_assets.snapshot.head import TableHead
-    from maint_assets.storage.parts import PartSlice
 
 _NAMESPACE = uuid.UUID("6f2b1c0e-3a57-4c3f-9d65-0d1f5a2f9a11")
 

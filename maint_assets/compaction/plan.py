@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
-from maint_assets.snapshot.newer import refuse_old, refuse_other_table
+from maint_assets.snapshot.newer_commits import refuse_old, refuse_other_table
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:

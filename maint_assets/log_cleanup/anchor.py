@@ -22,9 +22,9 @@ from maint_assets.delta.actions import (
 from maint_assets.delta.names import LogFileKind
 from maint_assets.errors import CorruptLogError, LogGapError, one_line
 from maint_assets.log_cleanup.loadable import lacking, lacking_in_json, refuse_unloadable
+from maint_assets.snapshot.control_actions import RESTORE, converted, log_lines, other_rows
 from maint_assets.snapshot.head import SidecarFile, sidecar_file, version_checksum
 from maint_assets.snapshot.log import Checkpoint
-from maint_assets.snapshot.other_actions import RESTORE, converted, log_lines, other_rows
 from maint_assets.snapshot.schemas import LogUnit
 from maint_assets.storage import read
 

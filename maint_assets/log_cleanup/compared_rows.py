@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from maint_assets.datasets.columns import batch_of
+from maint_assets.datasets.parts import text_hashes
 from maint_assets.delta.actions import DomainMetadata, Metadata, Protocol, Txn, parse_action
 from maint_assets.delta.names import LogFile
 from maint_assets.errors import CorruptLogError, LogGapError
@@ -24,16 +26,14 @@ from maint_assets.log_cleanup.hashes import (
     value_hash,
 )
 from maint_assets.snapshot.commits import commit_lines
+from maint_assets.snapshot.control_actions import converted, other_rows
 from maint_assets.snapshot.file_actions import actions_of
-from maint_assets.snapshot.full_actions import canonical_keys, full_actions_of
 from maint_assets.snapshot.log import LogEntry
 from maint_assets.snapshot.log_units import log_errors
-from maint_assets.snapshot.other_actions import converted, other_rows
-from maint_assets.snapshot.parsed_stats import PARSED, lacks_texts
 from maint_assets.snapshot.schemas import LogUnit
+from maint_assets.snapshot.whole.actions import canonical_keys, full_actions_of
+from maint_assets.snapshot.whole.parsed_stats import PARSED, lacks_texts
 from maint_assets.storage import read
-from maint_assets.storage.columns import batch_of
-from maint_assets.storage.parts import text_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

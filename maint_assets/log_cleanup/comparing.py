@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow.compute as pc
 
+from maint_assets.datasets.exchange import exchanged, in_waves
+from maint_assets.datasets.rows import packed, told, units
 from maint_assets.log_cleanup.anchor import Opened, opened
 from maint_assets.log_cleanup.compared_rows import Reading, compared_rows
 from maint_assets.log_cleanup.comparison import Differences, differences
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
 from maint_assets.snapshot.log import Checkpoint
 from maint_assets.snapshot.replay import BUCKET_BYTES, SMALL_LOG_BYTES, shares
-from maint_assets.storage.exchange import exchanged, in_waves
-from maint_assets.storage.rows import packed, told, units
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

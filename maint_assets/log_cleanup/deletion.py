@@ -17,6 +17,11 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from maint_assets.datasets.columns import arrow_schema, column
+from maint_assets.datasets.intents import StopSign
+from maint_assets.datasets.ledger import BATCH_PATHS, recording
+from maint_assets.datasets.parts import PartSlice, refuse_changed, slice_batches
+from maint_assets.datasets.rows import slices, told, units
 from maint_assets.delta.names import (
     LogFile,
     checked_name,
@@ -35,24 +40,19 @@ from maint_assets.log_cleanup.sidecars import referenced_sidecars, sidecar_paths
 from maint_assets.log_cleanup.soundness import soundness
 from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
 from maint_assets.storage import read, write
-from maint_assets.storage.columns import arrow_schema, column
-from maint_assets.storage.intents import StopSign
-from maint_assets.storage.ledger import BATCH_PATHS, recording
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import PartSlice, refuse_changed, slice_batches
-from maint_assets.storage.rows import slices, told, units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from maint_assets.datasets.parts import Part
+    from maint_assets.datasets.rows import Rows
     from maint_assets.log_cleanup.comparing import Cluster
     from maint_assets.log_cleanup.log_directory import LogDirectory
     from maint_assets.log_cleanup.plan import LogCleanupPlan
     from maint_assets.snapshot.log import Checkpoint
-    from maint_assets.storage.parts import Part
-    from maint_assets.storage.rows import Rows
 
     AnchorFiles = Mapping[str, tuple[int, int] | None]
 

@@ -14,10 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
+from maint_assets.datasets.columns import arrow_schema, column
+from maint_assets.datasets.parts import Measure
 from maint_assets.delta.names import is_temporary
 from maint_assets.errors import CorruptLogError, LogGapError
 from maint_assets.log_cleanup.boundary import NOTHING_PROVEN, Boundary, boundary
 from maint_assets.log_cleanup.commit_times import CommitTimes
+from maint_assets.log_cleanup.delta_spark_mode import expired_by_files, hinted_version
 from maint_assets.log_cleanup.log_directory import (
     CHECKPOINT_KINDS,
     LogDirectory,
@@ -30,10 +33,7 @@ from maint_assets.log_cleanup.readable import (
     readable_versions,
 )
 from maint_assets.log_cleanup.sidecars import referenced_sidecars
-from maint_assets.log_cleanup.spark_selection import expired_by_files, hinted_version
 from maint_assets.storage import read
-from maint_assets.storage.columns import arrow_schema, column
-from maint_assets.storage.parts import Measure
 
 if TYPE_CHECKING:
     from maint_assets.log_cleanup.boundary import Proven

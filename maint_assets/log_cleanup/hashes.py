@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from maint_assets.datasets.parts import text_hashes
 from maint_assets.delta.partitions import canonical
 from maint_assets.delta.paths import TableRoot
 from maint_assets.delta.schema import Primitive
-from maint_assets.snapshot.places import placed
-from maint_assets.storage.parts import text_hashes
+from maint_assets.snapshot.resolved_paths import placed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from maint_assets.commit.checkpoint.shape import CheckpointShape
 from maint_assets.delta.features import Operation, unsupported
 from maint_assets.delta.names import commit_name
 from maint_assets.errors import MaintError
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
-from maint_assets.snapshot.checkpoint_shape import CheckpointShape
-from maint_assets.snapshot.full_actions import full_actions_of
+from maint_assets.snapshot.control_state import overview
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
-from maint_assets.snapshot.overview import overview
 from maint_assets.snapshot.replay import key_texts
 from maint_assets.snapshot.schemas import LogUnit
+from maint_assets.snapshot.whole.actions import full_actions_of
 from maint_assets.storage import read
 
 if TYPE_CHECKING:

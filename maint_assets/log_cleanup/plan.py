@@ -13,7 +13,7 @@ from maint_assets.errors import RetentionError, StalePlanError
 from maint_assets.log_cleanup.commit_times import InCommitTimes
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import newest_head
-from maint_assets.snapshot.newer import refuse_old, refuse_other_table
+from maint_assets.snapshot.newer_commits import refuse_old, refuse_other_table
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:

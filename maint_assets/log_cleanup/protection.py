@@ -8,8 +8,8 @@ from maint_assets.delta.actions import may_hold, parse_action
 from maint_assets.delta.features import Operation, unsupported
 from maint_assets.errors import MaintError, NotADeltaTableError
 from maint_assets.log_cleanup.log_directory import log_entry
+from maint_assets.snapshot.control_actions import log_lines
 from maint_assets.snapshot.head import table_head, version_checksum
-from maint_assets.snapshot.other_actions import log_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from maint_assets.delta.actions import Sidecar
 from maint_assets.delta.paths import decoded
 from maint_assets.errors import LogGapError
+from maint_assets.snapshot.control_actions import RESTORE, converted, other_rows
 from maint_assets.snapshot.head import sidecar_file
 from maint_assets.snapshot.log import SIDECARS
-from maint_assets.snapshot.other_actions import RESTORE, converted, other_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.delta.paths import TableRoot
-from maint_assets.snapshot.json_actions import JsonRows
+from maint_assets.snapshot.commit_rows import JsonRows
 from maint_assets.snapshot.log_units import action_fields, log_errors
-from maint_assets.snapshot.places import placed, vector_path
+from maint_assets.snapshot.resolved_paths import placed, vector_path
 from maint_assets.snapshot.schemas import ACTION_ARROW
 from maint_assets.storage import read
 from maint_assets.storage.location import Location

@@ -22,6 +22,13 @@ from maint_assets.errors import (
     NotADeltaTableError,
     one_line,
 )
+from maint_assets.snapshot.control_actions import (
+    RESTORE,
+    converted,
+    first_line,
+    log_lines,
+    other_rows,
+)
 from maint_assets.snapshot.log import (
     HINT,
     LOG,
@@ -32,13 +39,6 @@ from maint_assets.snapshot.log import (
     log_files,
     segments,
     up_to,
-)
-from maint_assets.snapshot.other_actions import (
-    RESTORE,
-    converted,
-    first_line,
-    log_lines,
-    other_rows,
 )
 from maint_assets.storage import read
 

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from maint_assets.datasets.exchange import exchanged, in_waves
+from maint_assets.datasets.rows import packed, units
 from maint_assets.snapshot.file_actions import actions_of
 from maint_assets.snapshot.log_units import checkpoint_units, commit_units, total_bytes
 from maint_assets.snapshot.schemas import ACTION_ARROW, SNAPSHOT_ARROW, LogUnit
-from maint_assets.storage.exchange import exchanged, in_waves
-from maint_assets.storage.rows import packed, units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
+    from maint_assets.datasets.rows import Rows
     from maint_assets.snapshot.head import TableHead
-    from maint_assets.storage.rows import Rows
 
 SMALL_LOG_BYTES = 16 * 1024 * 1024
 """Up to this many bytes of checkpoint and newer commits, one task does the whole replay."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from pyspark.sql import types as T
 
-from maint_assets.storage.columns import arrow_schema, column
+from maint_assets.datasets.columns import arrow_schema, column
 
 
 class LogUnit(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from maint_assets.datasets.parts import Measure
 from maint_assets.delta.features import (
     Operation,
     reader_feature_names,
@@ -14,8 +15,7 @@ from maint_assets.delta.features import (
     writer_feature_names,
 )
 from maint_assets.errors import ChecksumMismatchError, UnsupportedFeatureError
-from maint_assets.snapshot.places import are_outside
-from maint_assets.storage.parts import Measure
+from maint_assets.snapshot.resolved_paths import are_outside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
-from maint_assets.snapshot.places import are_inside
+from maint_assets.datasets.columns import arrow_schema, batch_of, column
+from maint_assets.datasets.exchange import path_rows
+from maint_assets.datasets.parts import slice_batches
+from maint_assets.datasets.rows import slices, told
+from maint_assets.snapshot.resolved_paths import are_inside
 from maint_assets.storage import read
-from maint_assets.storage.columns import arrow_schema, batch_of, column
-from maint_assets.storage.exchange import path_rows
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import slice_batches
-from maint_assets.storage.rows import slices, told
 from maint_assets.vacuum.valid_files import protects
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from maint_assets.storage.parts import Part, PartSlice
+    from maint_assets.datasets.parts import Part, PartSlice
     from maint_assets.vacuum.valid_files import Retained
 
 _MARKS_SCHEMA = T.StructType([

@@ -17,6 +17,11 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from maint_assets.datasets.columns import arrow_schema, batch_of, column
+from maint_assets.datasets.intents import StopSign
+from maint_assets.datasets.ledger import BATCH_PATHS, recording
+from maint_assets.datasets.parts import Part, PartSlice, refuse_changed, slice_batches
+from maint_assets.datasets.rows import TASK_ROWS, packed, slices, units
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import CHECKSUM_END, checked_path
 from maint_assets.delta.paths import TableRoot, parents, relative_name
@@ -24,14 +29,9 @@ from maint_assets.errors import StalePlanError
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, contiguous_after, log_files
-from maint_assets.snapshot.newer import NewerCommits, refuse_old, refuse_other_table
+from maint_assets.snapshot.newer_commits import NewerCommits, refuse_old, refuse_other_table
 from maint_assets.storage import read, write
-from maint_assets.storage.columns import arrow_schema, batch_of, column
-from maint_assets.storage.intents import StopSign
-from maint_assets.storage.ledger import BATCH_PATHS, recording
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Part, PartSlice, refuse_changed, slice_batches
-from maint_assets.storage.rows import TASK_ROWS, packed, slices, units
 from maint_assets.vacuum.aliases import outside_mark, planned_marks
 from maint_assets.vacuum.diff import DIFF_SCHEMA
 

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
+from maint_assets.datasets.columns import arrow_schema, column
+from maint_assets.datasets.exchange import path_rows
+from maint_assets.datasets.parts import Measure, slice_batches
+from maint_assets.datasets.rows import slices
 from maint_assets.delta.paths import parents
-from maint_assets.snapshot.places import directories_of
-from maint_assets.storage.columns import arrow_schema, column
-from maint_assets.storage.exchange import path_rows
-from maint_assets.storage.parts import Measure, slice_batches
-from maint_assets.storage.rows import slices
+from maint_assets.snapshot.resolved_paths import directories_of
 from maint_assets.vacuum.listing import LINK_SIZE
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from maint_assets.storage.parts import Part, PartSlice
-    from maint_assets.storage.rows import Rows
+    from maint_assets.datasets.parts import Part, PartSlice
+    from maint_assets.datasets.rows import Rows
 
 DIFF_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root, decoded"),

@@ -16,17 +16,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 
+from maint_assets.datasets.columns import arrow_schema, batch_of
+from maint_assets.datasets.parts import Measure
+from maint_assets.datasets.rows import Rows, packed, units
 from maint_assets.delta.paths import TableRoot, is_outside, relative_name
 from maint_assets.delta.timestamps import LEAST_MS
 from maint_assets.errors import InventoryError, of_text, one_line
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
-from maint_assets.snapshot.places import are_outside, through_links
 from maint_assets.snapshot.replay import snapshot
-from maint_assets.storage.columns import arrow_schema, batch_of
+from maint_assets.snapshot.resolved_paths import are_outside, through_links
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Measure
-from maint_assets.storage.rows import Rows, packed, units
 from maint_assets.vacuum.listing import LISTING_MEASURES, LISTING_SCHEMA
 from maint_assets.vacuum.walk import Entered
 

@@ -18,17 +18,17 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from maint_assets.datasets.columns import arrow_schema, column
+from maint_assets.datasets.parts import Measure
+from maint_assets.datasets.rows import Rows, packed, units
 from maint_assets.storage import read
-from maint_assets.storage.columns import arrow_schema, column
-from maint_assets.storage.parts import Measure
-from maint_assets.storage.rows import Rows, packed, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from maint_assets.storage.parts import ArrowFunction
+    from maint_assets.datasets.parts import ArrowFunction
     from maint_assets.vacuum.walk import Walk
 
 LISTING_SCHEMA = T.StructType([

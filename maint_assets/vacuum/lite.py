@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from maint_assets.datasets.columns import arrow_schema, batch_of
+from maint_assets.datasets.parts import Measure
 from maint_assets.delta.names import hadoop_checksum
 from maint_assets.errors import LogGapError, LogTooShortError
-from maint_assets.snapshot.places import are_inside
+from maint_assets.snapshot.resolved_paths import are_inside
 from maint_assets.storage import read
-from maint_assets.storage.columns import arrow_schema, batch_of
-from maint_assets.storage.parts import Measure
 from maint_assets.vacuum.listing import LISTING_SCHEMA
 from maint_assets.vacuum.walk import Entered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from maint_assets.storage.rows import Rows
+    from maint_assets.datasets.rows import Rows
     from maint_assets.vacuum.walk import Walk
 
 _ARROW = arrow_schema(LISTING_SCHEMA)

@@ -10,22 +10,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
+from maint_assets.datasets.columns import arrow_schema, column
+from maint_assets.datasets.parts import Measure
 from maint_assets.delta.paths import TableRoot
 from maint_assets.delta.timestamps import LEAST_MS
-from maint_assets.snapshot.places import (
+from maint_assets.snapshot.resolved_paths import (
     are_inside,
     behind_links,
     directories_of,
     led_directory,
     names,
 )
-from maint_assets.storage.columns import arrow_schema, column
-from maint_assets.storage.parts import Measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from maint_assets.storage.rows import Rows
+    from maint_assets.datasets.rows import Rows
 
 VALID_FILES_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root, decoded"),

@@ -9,11 +9,11 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
 from maint_assets.assets.jobs import executed_keys
-from maint_assets.assets.log_report import execute_log_cleanup
-from maint_assets.assets.report import execute_vacuum
+from maint_assets.cli.compaction import execute_compaction, plan_compaction
+from maint_assets.cli.log_cleanup import execute_log_cleanup
+from maint_assets.cli.vacuum import execute_vacuum
 from maint_assets.config import TableSettings
 from maint_assets.errors import GuardError, MaintError, StageMissingError, StalePlanError
 from maint_assets_tests.builder import TableBuilder, tree
@@ -358,7 +358,7 @@ def test_a_wrong_digest_is_refused_before_spark_starts(
     def started(_: object) -> SparkSession:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("maint_assets.assets.store.session", started)
+    monkeypatch.setattr("maint_assets.assets.stage_store.session", started)
 
     error = raised(chain.launch("0" * 32).error)
 

@@ -10,7 +10,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 import maint_assets
 from maint_assets import DeltaMaintenanceComponent, StageStore
-from maint_assets.assets.spark import spark_resource
+from maint_assets.assets.spark_resource import spark_resource
 
 # Dagster's own call.
 pytestmark = pytest.mark.filterwarnings("ignore:.parse_obj_as. is deprecated")

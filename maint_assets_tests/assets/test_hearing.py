@@ -10,11 +10,11 @@ import dagster as dg
 import pytest
 
 from maint_assets.assets import factory
+from maint_assets.assets.chain import STAGES
 from maint_assets.assets.hearing import hearing
-from maint_assets.assets.launch import Launched, Launcher
-from maint_assets.assets.run import StageRun
-from maint_assets.assets.stages import STAGES
-from maint_assets.assets.store import Dataset, StageResult
+from maint_assets.assets.stage_run import StageRun
+from maint_assets.assets.stage_store import Dataset, StageResult
+from maint_assets.cli.launcher import Launched, Launcher
 from maint_assets.config import CompactionSettings, Maintenance, TableSettings
 from maint_assets.errors import StoppedError
 from maint_assets_tests.stepping import Nothing, idle

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from maint_assets.assets.log_shown import ends_line, expired_line, since_line, stop_line
-from maint_assets.assets.log_stages import ExpiredLogsSummary
+from maint_assets.assets.display.log_cleanup import ends_line, expired_line, since_line, stop_line
+from maint_assets.assets.stages.log_cleanup import ExpiredLogsSummary
 from maint_assets.log_cleanup.plan import STOP_REASONS, LogCleanupPlan
 
 DAGSTER_SHOWS = 1_000

@@ -4,7 +4,7 @@ import re
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
-from maint_assets.assets.pictures import INLINE, size_histogram
+from maint_assets.assets.display.size_charts import INLINE, size_histogram
 from maint_assets.snapshot.summary import SIZE_BUCKETS
 
 NAMES = ("before", "after")

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from maint_assets.assets.acting import settle_former
-from maint_assets.storage.columns import arrow_schema
-from maint_assets.storage.intents import note
+from maint_assets.datasets.columns import arrow_schema
+from maint_assets.datasets.intents import note
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.deletion import DELETION_SCHEMA
 from maint_assets_tests.builder import TableBuilder
@@ -70,7 +70,7 @@ def test_what_a_killed_run_left_is_looked_for_where_its_table_lay(
     planned = pa.table({name: ["live"] for name in DELETION_SCHEMA.names if name == "path"})
     whole = pa.Table.from_pylist([planned.to_pylist()[0]], arrow_schema(DELETION_SCHEMA))
     note(ledger, "batch", whole)
-    monkeypatch.setattr("maint_assets.storage.intents._started", lambda _: "another start")
+    monkeypatch.setattr("maint_assets.datasets.intents._started", lambda _: "another start")
     moved = TableBuilder(tmp_path / "moved").create()
 
     settle_former(chain.launcher.store, chain.table.model_copy(update={"uri": str(moved.path)}))

@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from maint_assets.assets.spark import spark_resource
-from maint_assets.assets.store import LEFT_SECONDS, Dataset, StageDataset, StageStore
-from maint_assets.errors import StageMissingError, StalePlanError
-from maint_assets.storage.columns import column
-from maint_assets.storage.location import Location
-from maint_assets.storage.parts import (
+from maint_assets.assets.spark_resource import spark_resource
+from maint_assets.assets.stage_store import LEFT_SECONDS, Dataset, StageDataset, StageStore
+from maint_assets.datasets.columns import column
+from maint_assets.datasets.parts import (
     Measure,
     Part,
     PartSlice,
@@ -30,7 +28,9 @@ from maint_assets.storage.parts import (
     row_sums,
     slice_batches,
 )
-from maint_assets.storage.rows import Rows, packed, slices
+from maint_assets.datasets.rows import Rows, packed, slices
+from maint_assets.errors import StageMissingError, StalePlanError
+from maint_assets.storage.location import Location
 from maint_assets.vacuum.summaries import ValidFilesSummary
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain
@@ -222,7 +222,7 @@ def test_what_a_failed_attempt_left_is_no_part_of_the_rows(
 def test_slices_of_parts_are_all_rows_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr("maint_assets.storage.rows.TASK_ROWS", 7)
+    monkeypatch.setattr("maint_assets.datasets.rows.TASK_ROWS", 7)
     table = pa.table({"at": list(range(rows))})
     pq.write_table(table, tmp_path / "part", row_group_size=5)
 

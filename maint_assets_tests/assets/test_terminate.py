@@ -13,7 +13,7 @@ END_SECONDS = 20
 SCRIPT = """
 import sys, time
 import dagster as dg
-from maint_assets.assets.spark import session, spark_resource, stage
+from maint_assets.assets.spark_resource import session, spark_resource, stage
 
 resource = spark_resource({"spark.master": "local[1]"})
 

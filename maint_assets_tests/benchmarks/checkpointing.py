@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.checkpoint_report import checkpoint
+from maint_assets.cli.checkpoint import checkpoint
 from maint_assets_tests.benchmarks.measure import Peak, Row, best, session, timed
 from maint_assets_tests.chain import Chain
 from maint_assets_tests.oracles.delta_spark import forget

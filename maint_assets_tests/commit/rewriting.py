@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from maint_assets.commit.rewritten import DroppedBin, RewriteRequest, RewrittenBin
+from maint_assets.commit.rewrite.values import DroppedBin, RewriteRequest, RewrittenBin
 from maint_assets.delta.actions import Add, actions
 from maint_assets.snapshot.head import TableHead, table_head
 from maint_assets.storage.location import Location

@@ -14,9 +14,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.spark import typed_errors
-from maint_assets.commit import checkpoint, whole_files
-from maint_assets.commit.checkpoint import WrittenCheckpoint, write_checkpoint
+from maint_assets.assets.spark_resource import typed_errors
+from maint_assets.commit import whole_files
+from maint_assets.commit.checkpoint import writer
+from maint_assets.commit.checkpoint.writer import WrittenCheckpoint, write_checkpoint
 from maint_assets.commit.whole_files import put_file_if_absent
 from maint_assets.delta.hint import parse_hint
 from maint_assets.errors import (
@@ -25,8 +26,9 @@ from maint_assets.errors import (
     CorruptLogError,
     UnsupportedFeatureError,
 )
-from maint_assets.snapshot import live_adds, replay
+from maint_assets.snapshot import replay
 from maint_assets.snapshot.head import TableHead, table_head
+from maint_assets.snapshot.whole import live_adds
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import DAY_MS, TableBuilder, tree
 from maint_assets_tests.oracles import delta_spark
@@ -448,7 +450,7 @@ def test_v2_checkpoint_of_an_empty_table_is_readable(spark: SparkSession, tmp_pa
 def test_log_with_many_sidecars_has_every_action_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maint_assets.snapshot.checkpoint_parts.PART_ROWS", 1)
+    monkeypatch.setattr("maint_assets.commit.checkpoint.parts.PART_ROWS", 1)
     configuration = {"delta.checkpointPolicy": "v2"}
     table = story(tmp_path / "t", configuration=configuration, features=["v2Checkpoint"])
     table.checkpoint("v2-parquet", parts=2).add("d")
@@ -547,7 +549,7 @@ def test_hint_that_cannot_be_written_is_told_in_one_sentence(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     table = story(tmp_path / "t")
-    monkeypatch.setattr(checkpoint, "moved_hint", full)
+    monkeypatch.setattr(writer, "moved_hint", full)
 
     with pytest.raises(CommitError, match=r"is there, _last_checkpoint not \(.*No space left"):
         written(spark, table.path)

@@ -1,7 +1,7 @@
 """Metrics of a commit: Delta's own numbers."""
 
-from maint_assets.commit.metrics import operation_metrics
-from maint_assets.commit.rewritten import RewrittenBin
+from maint_assets.commit.rewrite.metrics import operation_metrics
+from maint_assets.commit.rewrite.values import RewrittenBin
 from maint_assets.delta.actions import Add
 
 

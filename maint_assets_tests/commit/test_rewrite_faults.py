@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from maint_assets.commit import rewrites
-from maint_assets.commit.rewrites import FAULTS, commit_rewrites
-from maint_assets.commit.rewritten import RewrittenBin
+from maint_assets.commit.rewrite import committing
+from maint_assets.commit.rewrite.committing import FAULTS, commit_rewrites
+from maint_assets.commit.rewrite.values import RewrittenBin
 from maint_assets.errors import (
     CommitError,
     ConflictError,
@@ -34,7 +34,7 @@ def test_lost_response_is_known_by_its_transaction(
 ) -> None:
     table_of(tmp_path)
     head, bins = two_bins(tmp_path)
-    monkeypatch.setattr(rewrites, "put_if_absent", _silent)
+    monkeypatch.setattr(committing, "put_if_absent", _silent)
 
     done = commit_rewrites(head, bins, Terms().request())
 
@@ -59,7 +59,7 @@ def test_write_of_unknown_outcome_is_tried_again(
             raise fault
         return put_if_absent(location, name, body)
 
-    monkeypatch.setattr(rewrites, "put_if_absent", put)
+    monkeypatch.setattr(committing, "put_if_absent", put)
 
     assert commit_rewrites(head, bins, Terms().request()).version == 5
 
@@ -75,7 +75,7 @@ def test_write_that_never_succeeds_leaves_the_files(
         tried.append(name)
         raise OSError("timeout")
 
-    monkeypatch.setattr(rewrites, "put_if_absent", put)
+    monkeypatch.setattr(committing, "put_if_absent", put)
 
     with pytest.raises(UnknownOutcomeError, match="txn-1") as raised:
         commit_rewrites(head, bins, Terms(attempts=50).request())
@@ -97,7 +97,7 @@ def test_a_commit_for_which_there_is_no_room_is_surely_not_there(
     def put(*_: object) -> bool:
         raise fault
 
-    monkeypatch.setattr(rewrites, "put_if_absent", put)
+    monkeypatch.setattr(committing, "put_if_absent", put)
 
     with pytest.raises(NoRoomError, match=r"0005.json cannot be written .*make room") as raised:
         commit_rewrites(head, bins, Terms().request())
@@ -119,7 +119,7 @@ def test_want_of_room_after_a_doubtful_write_leaves_the_doubt(
             return False
         raise answer
 
-    monkeypatch.setattr(rewrites, "put_if_absent", put)
+    monkeypatch.setattr(committing, "put_if_absent", put)
 
     with pytest.raises(UnknownOutcomeError):
         commit_rewrites(head, bins, Terms().request())
@@ -135,7 +135,7 @@ def test_failed_write_whose_version_another_took_is_no_doubt(
         table.add(f"winner{table.version}")
         raise OSError("timeout")
 
-    monkeypatch.setattr(rewrites, "put_if_absent", put)
+    monkeypatch.setattr(committing, "put_if_absent", put)
 
     with pytest.raises(ConflictError, match="5 tries to commit OPTIMIZE lost the race"):
         commit_rewrites(head, bins, Terms().request())
@@ -146,7 +146,7 @@ def test_version_that_is_there_but_not_listed_is_in_doubt(
 ) -> None:
     table_of(tmp_path)
     head, bins = two_bins(tmp_path)
-    monkeypatch.setattr(rewrites, "put_if_absent", lambda *_: False)
+    monkeypatch.setattr(committing, "put_if_absent", lambda *_: False)
 
     with pytest.raises(UnknownOutcomeError, match="not listed"):
         commit_rewrites(head, bins, Terms().request())

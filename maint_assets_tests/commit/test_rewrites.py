@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from maint_assets.commit import rewrites
-from maint_assets.commit.rewrites import commit_rewrites
-from maint_assets.commit.rewritten import RewrittenBin
+from maint_assets.commit.rewrite import committing
+from maint_assets.commit.rewrite.committing import commit_rewrites
+from maint_assets.commit.rewrite.values import RewrittenBin
 from maint_assets.errors import (
     ConflictError,
 )
@@ -229,7 +229,7 @@ def racing(path: Path, monkeypatch: pytest.MonkeyPatch, *moves: Callable[[], obj
             left.pop(0)()
         return put_if_absent(location, name, body)
 
-    monkeypatch.setattr(rewrites, "put_if_absent", put)
+    monkeypatch.setattr(committing, "put_if_absent", put)
 
 
 def test_lost_races_number_rows_and_time_anew(

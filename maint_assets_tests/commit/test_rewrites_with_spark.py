@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.commit.rewrites import commit_rewrites
+from maint_assets.commit.rewrite.committing import commit_rewrites
 from maint_assets.errors import ConflictError
 from maint_assets.snapshot.head import TableHead
 from maint_assets_tests.builder import TableBuilder

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from maint_assets.commit.row_ids import row_id_high_water_mark
+from maint_assets.commit.rewrite.row_ids import row_id_high_water_mark
 from maint_assets.errors import CorruptLogError
 from maint_assets_tests.builder import Action, TableBuilder
 from maint_assets_tests.commit.rewriting import head_of

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from maint_assets.commit.rewrites import commit_rewrites
-from maint_assets.commit.rewritten import RewrittenBin
+from maint_assets.commit.rewrite.committing import commit_rewrites
+from maint_assets.commit.rewrite.values import RewrittenBin
 from maint_assets.errors import (
     CommitError,
     UnsupportedFeatureError,

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maint_assets.compaction import rewrite
+from maint_assets.compaction.engines import arrow
 from maint_assets.delta.actions import Add
 
 
@@ -53,7 +53,7 @@ FAULTS: dict[str, Callable[[pa.Table], pa.Table]] = {
 
 def inject(name: str) -> Callable[..., tuple[Add | None, list[int]]]:
     """Puts a fault behind the writing of new files, in this process; the writer as it was."""
-    written = rewrite._output
+    written = arrow._output
 
     def output(inputs: Any, how: Any) -> tuple[Add | None, list[int]]:
         new, counts = written(inputs, how)
@@ -66,7 +66,7 @@ def inject(name: str) -> Callable[..., tuple[Add | None, list[int]]]:
             pq.write_table(FAULTS[name](pq.ParquetFile(file).read()), file, store_schema=False)
         return msgspec.structs.replace(new, size=file.stat().st_size), counts
 
-    rewrite._output = output
+    arrow._output = output
     return written
 
 

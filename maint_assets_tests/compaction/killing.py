@@ -22,11 +22,11 @@ from typing import Any, BinaryIO, Literal, NoReturn
 MODULE = "maint_assets_tests.compaction.killing"
 
 _STEP, _GROUP = "MAINT_ASSETS_KILLED_AT", "MAINT_ASSETS_KILLED_GROUP"
-_STAGES = "maint_assets.assets.compaction_stages"
+_STAGES = "maint_assets.assets.stages.compaction"
 _WRITE = "maint_assets.storage.write"
 _EXECUTION = "maint_assets.compaction.execution"
-_CHECKPOINT = "maint_assets.commit.checkpoint"
-_ORDERED = "maint_assets.compaction.ordered_bins"
+_CHECKPOINT = "maint_assets.commit.checkpoint.writer"
+_ORDERED = "maint_assets.compaction.engines.ordered"
 _ON_EXECUTORS = (_WRITE, _ORDERED)
 
 
@@ -49,7 +49,7 @@ class Step:
 STEPS = {
     "plan written": Step(f"{_STAGES}:packages", "before", commits=0),
     "data file half written": Step(f"{_WRITE}:new_file", "half", commits=0, orphans=1),
-    "written by Spark": Step("maint_assets.compaction.spark_engine:packed", "before", commits=0),
+    "written by Spark": Step("maint_assets.compaction.engines.spark:packed", "before", commits=0),
     "copied from Spark": Step(f"{_WRITE}:shutil.copyfileobj", "before", commits=0, orphans=1),
     "ordered: sampled": Step(f"{_ORDERED}:divided", "before", commits=0),
     "ordered: divided": Step(f"{_ORDERED}:ordered_file", "before", commits=0),
@@ -57,7 +57,9 @@ STEPS = {
     "data files written": Step(
         f"{_EXECUTION}:commit_rewrites", "before", nth=2, commits=1, orphans=1
     ),
-    "commit put": Step("maint_assets.commit.rewrites:put_if_absent", "after", nth=2, commits=2),
+    "commit put": Step(
+        "maint_assets.commit.rewrite.committing:put_if_absent", "after", nth=2, commits=2
+    ),
     "batch recorded": Step(f"{_STAGES}:Outcome.take", "before", nth=2, commits=2),
     "ledger written": Step(f"{_STAGES}:_checkpointed", "before"),
     "checkpoint copied": Step(f"{_CHECKPOINT}:_check", "before", left=".*.checkpoint.*.tmp"),
@@ -66,7 +68,7 @@ STEPS = {
     "hint copied": Step(
         "maint_assets.commit.whole_files:_synced", "after", nth=2, left="._last_checkpoint.*.tmp"
     ),
-    "hint moved": Step("maint_assets.commit.last_checkpoint:replace", "after"),
+    "hint moved": Step("maint_assets.commit.checkpoint.last_checkpoint:replace", "after"),
 }
 """What lies between any two steps of a compaction of four commits, in their order."""
 
@@ -118,7 +120,7 @@ if __name__ == "__main__":
     if _STEP in os.environ:
         if STEPS[os.environ[_STEP]].call.startswith(_ON_EXECUTORS):  # all else is the driver's
             arm(STEPS[os.environ[_STEP]])
-        runpy.run_module("maint_assets.workers", run_name="__main__")
+        runpy.run_module("maint_assets.spark_daemon", run_name="__main__")
     else:
         step = sys.argv.pop(1)
         os.environ |= {_STEP: step, _GROUP: str(os.getpgrp())}

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from maint_assets.compaction.data_files import data_file, rows_of
-from maint_assets.compaction.hazards import Hazard, hazard
-from maint_assets.compaction.physical import FileSchema
+from maint_assets.compaction.columns.physical import FileSchema
+from maint_assets.compaction.reading.data_files import data_file, rows_of
+from maint_assets.compaction.reading.hazards import Hazard, hazard
 from maint_assets.delta.actions import Add, Metadata, Remove, actions
 from maint_assets.delta.schema import Array, Map, Struct, TableSchema, Type
 from maint_assets.snapshot.head import table_head

@@ -9,15 +9,15 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maint_assets.compaction.bins import Judge, candidates, compaction_bins, packed_bins
-from maint_assets.compaction.budget import within_budget
-from maint_assets.compaction.packages import Package, commit_batches
 from maint_assets.compaction.plan import Selection
+from maint_assets.compaction.planning.budget import within_budget
+from maint_assets.compaction.planning.packing import Judge, candidates, compaction_bins, packed_bins
+from maint_assets.compaction.planning.tasks import Package, commit_batches
+from maint_assets.datasets.parts import PartSlice
 from maint_assets.delta.actions import Add
 from maint_assets.delta.paths import TableRoot
 from maint_assets.delta.schema import Field, Primitive
-from maint_assets.snapshot.full_schemas import ADD_ARROW, LIVE_ADDS_ARROW
-from maint_assets.storage.parts import PartSlice
+from maint_assets.snapshot.whole.schemas import ADD_ARROW, LIVE_ADDS_ARROW
 
 ROOT = TableRoot.of("/t")
 DAY = Field("day", "day", Primitive("date"), None, {})

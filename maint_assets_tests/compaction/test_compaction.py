@@ -15,8 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
-from maint_assets.commit.rewrites import commit_rewrites
+from maint_assets.cli.compaction import execute_compaction, plan_compaction
+from maint_assets.commit.rewrite.committing import commit_rewrites
 from maint_assets.compaction.execution import rewritten_batch
 from maint_assets.errors import (
     ConflictError,
@@ -467,7 +467,7 @@ def test_a_plan_of_another_release_is_refused_in_one_sentence(
 def test_a_plan_whose_execution_dagster_never_heard_of_is_committed_once(
     tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maint_assets.assets.run.StageRun.executed_since", lambda *_: None)
+    monkeypatch.setattr("maint_assets.assets.stage_run.StageRun.executed_since", lambda *_: None)
     small_files(tmp_path)
     before = rows(tmp_path)
     chain = compacting(tmp_path)
@@ -647,7 +647,7 @@ def test_what_came_before_a_lost_worker_is_kept_and_told(
         commits.append(rewritten_batch(spark, *arguments, **more))
         return commits[-1]
 
-    monkeypatch.setattr("maint_assets.assets.compaction_stages.rewritten_batch", then_lost)
+    monkeypatch.setattr("maint_assets.assets.stages.compaction.rewritten_batch", then_lost)
     done = executed(chain, report)
 
     assert "Py4JJavaError" in str(done.error)

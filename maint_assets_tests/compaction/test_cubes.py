@@ -5,12 +5,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from maint_assets.compaction import cubes
-from maint_assets.compaction.bins import Judge, candidates, compaction_bins
-from maint_assets.compaction.ordering import PROVIDER, Ordering
+from maint_assets.compaction.ordering import cubes
+from maint_assets.compaction.ordering.order import PROVIDER, Ordering
 from maint_assets.compaction.plan import Selection
+from maint_assets.compaction.planning.packing import Judge, candidates, compaction_bins
 from maint_assets.delta.schema import Field, Primitive
-from maint_assets.snapshot.full_schemas import ADD_ARROW, LIVE_ADDS_ARROW
+from maint_assets.snapshot.whole.schemas import ADD_ARROW, LIVE_ADDS_ARROW
 from maint_assets_tests.compaction.test_bins import ROOT, add
 
 Z_ORDER = Ordering((("A",),), (("a",),), clustering=False)

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from maint_assets.compaction.curve import Keys, curve_keys, hilbert_keys, z_order_keys
+from maint_assets.compaction.ordering.curve import Keys, curve_keys, hilbert_keys, z_order_keys
 
 
 def points(*some: tuple[int, ...]) -> list[Keys]:

@@ -14,9 +14,9 @@ import pytest
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from maint_assets.compaction.data_files import rows_of
-from maint_assets.compaction.matching import matches, sources
-from maint_assets.compaction.physical import FileSchema
+from maint_assets.compaction.columns.physical import FileSchema
+from maint_assets.compaction.reading.data_files import rows_of
+from maint_assets.compaction.reading.matching import matches, sources
 from maint_assets.delta.actions import Add, DeletionVector
 from maint_assets.errors import CorruptLogError, StorageError
 from maint_assets.storage.location import Location

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 from pyspark.sql import SparkSession
 
-from maint_assets.compaction.deleted_rows import deleted_rows
+from maint_assets.compaction.reading.deleted_rows import deleted_rows
 from maint_assets.delta.actions import DeletionVector
 from maint_assets.errors import CorruptLogError, MaintError, StorageError
 from maint_assets.storage.location import Location

@@ -14,15 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.compaction import data_files, dictionaries, new_file, rewrite
-from maint_assets.compaction.data_files import DataFiles, data_file
-from maint_assets.compaction.dictionaries import (
+from maint_assets.compaction.engines import arrow
+from maint_assets.compaction.reading import data_files, dictionaries
+from maint_assets.compaction.reading.data_files import DataFiles, data_file
+from maint_assets.compaction.reading.dictionaries import (
     as_dictionary,
     bounded,
     held_bytes,
     shared_dictionaries,
 )
-from maint_assets.compaction.rewriting import Rewriting, rewriting
+from maint_assets.compaction.writing import new_file
+from maint_assets.compaction.writing.target import Rewriting, rewriting
 from maint_assets.errors import StorageError
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.commit.rewriting import head_of, live
@@ -81,7 +83,7 @@ def opened(path: Path) -> list[pa.RecordBatch]:
 
 def rewritten(path: Path, how: Rewriting) -> tuple[pq.ParquetFile, dict[str, Any]]:
     """The new file of all live rows of a table, and its statistics."""
-    output, _ = rewrite._output(list(live(path).values()), how)
+    output, _ = arrow._output(list(live(path).values()), how)
     assert output is not None and output.stats is not None
     return pq.ParquetFile(path / output.path), json.loads(output.stats)
 
@@ -182,7 +184,7 @@ def test_footers_that_were_looked_at_are_not_read_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(pq, "ParquetFile", opened_with)
-        rewrite._output(list(live(tmp_path).values()), rewriting(head_of(tmp_path)))
+        arrow._output(list(live(tmp_path).values()), rewriting(head_of(tmp_path)))
 
     assert len(footers) == 4
     assert sum(footer is not None for footer in footers) == kept
@@ -211,7 +213,7 @@ def test_what_one_file_does_not_hold_as_a_dictionary_is_read_plainly(
     assert shared(tmp_path) == ()
     if other in {"of-another-type", "nested", "twice"}:
         how = rewriting(head_of(tmp_path))
-        with pytest.raises(rewrite._RefusedError):
+        with pytest.raises(arrow._RefusedError):
             rewritten(tmp_path, how)
     else:
         refuse_difference(tmp_path)

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.compaction_report import plan_compaction
-from maint_assets.compaction.dropped_columns import Held, holds_dropped
-from maint_assets.compaction.matching import sources
+from maint_assets.cli.compaction import plan_compaction
+from maint_assets.compaction.planning.dropped_columns import Held, holds_dropped
+from maint_assets.compaction.reading.matching import sources
 from maint_assets.delta.schema import TableSchema
 from maint_assets.errors import StorageError
 from maint_assets_tests.builder import TableBuilder

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maint_assets.compaction.hazards import calendar_is_told
-from maint_assets.compaction.physical import FileSchema
+from maint_assets.compaction.columns.physical import FileSchema
+from maint_assets.compaction.reading.hazards import calendar_is_told
 from maint_assets.delta.actions import Add
 from maint_assets.errors import StorageError
 from maint_assets.storage.location import Location

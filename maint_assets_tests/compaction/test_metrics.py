@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
+from maint_assets.cli.compaction import execute_compaction, plan_compaction
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import Chain, set_clock
 from maint_assets_tests.commit.rewriting import live

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maint_assets.compaction import new_file
-from maint_assets.compaction.new_file import NewFile
-from maint_assets.compaction.outputs import Marks
-from maint_assets.compaction.rewrite import new_data_file
-from maint_assets.compaction.rewriting import Rewriting, rewriting
+from maint_assets.compaction.engines.arrow import new_data_file
+from maint_assets.compaction.writing import new_file
+from maint_assets.compaction.writing.add_actions import Marks
+from maint_assets.compaction.writing.new_file import NewFile
+from maint_assets.compaction.writing.target import Rewriting, rewriting
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder

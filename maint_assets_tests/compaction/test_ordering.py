@@ -15,17 +15,14 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.compaction_report import (
-    CompactionReport,
-    execute_compaction,
-    plan_compaction,
-)
-from maint_assets.assets.compaction_shown import skipping_picture
-from maint_assets.compaction import ordered_bins, ordered_rewrite, packages
-from maint_assets.compaction.ordering import Z_CUBE_TAG
+from maint_assets.assets.display.compaction import skipping_picture
+from maint_assets.cli.compaction import CompactionReport, execute_compaction, plan_compaction
+from maint_assets.compaction.engines import ordered, sorted_runs
+from maint_assets.compaction.ordering.order import Z_CUBE_TAG
 from maint_assets.compaction.plan import Selection
-from maint_assets.compaction.rewriting import rewriting
+from maint_assets.compaction.planning import tasks
 from maint_assets.compaction.row_check import RowCheck
+from maint_assets.compaction.writing.target import rewriting
 from maint_assets.errors import OrderError, RewriteError
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.commit.rewriting import head_of, live
@@ -89,9 +86,9 @@ def overlaps(path: Path, column: str) -> float:
 @pytest.fixture
 def by_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every bin is large, its runs and ranges are small."""
-    monkeypatch.setattr(packages, "PACKAGE_BYTES", 1)
-    monkeypatch.setattr(ordered_bins, "SHARE_BYTES", 10_000)
-    monkeypatch.setattr(ordered_bins, "SAMPLE_ROWS", 500)
+    monkeypatch.setattr(tasks, "PACKAGE_BYTES", 1)
+    monkeypatch.setattr(ordered, "SHARE_BYTES", 10_000)
+    monkeypatch.setattr(ordered, "SAMPLE_ROWS", 500)
 
 
 def compacted(report: CompactionReport) -> Any:
@@ -453,7 +450,7 @@ def test_a_bin_whose_new_files_hold_other_rows_is_not_committed(
 ) -> None:
     table = TableBuilder(tmp_path).create().add("a", rows=30).add("b", rows=30)
     before = set(tmp_path.rglob("*.parquet"))
-    made = ordered_rewrite._RunFiles._append
+    made = sorted_runs._RunFiles._append
 
     def faulty(self: Any, batch: pa.RecordBatch, positions: Any) -> None:
         if fault == "lost":
@@ -470,7 +467,7 @@ def test_a_bin_whose_new_files_hold_other_rows_is_not_committed(
         made(self, batch, positions)
         self._held.append(self._held[-1])
 
-    monkeypatch.setattr(ordered_rewrite._RunFiles, "_append", faulty)
+    monkeypatch.setattr(sorted_runs._RunFiles, "_append", faulty)
     rewritten = ordered_here(table.path, RowCheck("full"))
 
     assert {row["state"] for row in rewritten} == {"failed"}
@@ -486,7 +483,7 @@ def ordered_here(path: Path, check: RowCheck) -> list[dict[str, Any]]:
     columns |= {"live_bytes": [1] * len(found), "add": found}
     how = replace(rewriting(head_of(path), Selection(zorder_by=("id",))), row_check=check)
     scratch = str(path.parent / "scratch")
-    batches = ordered_bins.ordered([pa.RecordBatch.from_pydict(columns)], how, scratch=scratch)
+    batches = ordered.ordered([pa.RecordBatch.from_pydict(columns)], how, scratch=scratch)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -519,8 +516,8 @@ def test_all_rows_deleted_nulls_and_few_values_are_ordered_too(
 def test_runs_and_ranges_of_a_file_come_together_in_order(
     tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ordered_rewrite, "RUN_BYTES", 5_000)
-    monkeypatch.setattr(ordered_rewrite, "RANGE_BYTES", 5_000)
+    monkeypatch.setattr(sorted_runs, "RUN_BYTES", 5_000)
+    monkeypatch.setattr(sorted_runs, "RANGE_BYTES", 5_000)
     points(tmp_path, files=3)
     before = rows(tmp_path)
 

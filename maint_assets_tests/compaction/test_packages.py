@@ -2,7 +2,7 @@
 
 import pytest
 
-from maint_assets.compaction.packages import LEAST_BYTES, PACKAGE_BYTES, package_bytes
+from maint_assets.compaction.planning.tasks import LEAST_BYTES, PACKAGE_BYTES, package_bytes
 
 MB = 1024 * 1024
 

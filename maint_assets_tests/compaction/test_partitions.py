@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.compaction import packages
+from maint_assets.compaction.planning import tasks
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.commit.rewriting import live
 from maint_assets_tests.compaction.conftest import Compacting
@@ -139,7 +139,7 @@ def test_what_many_tasks_wrote_is_in_one_commit(
 ) -> None:
     table = days(tmp_path)
     rows = delta_rs.rows(tmp_path)
-    monkeypatch.setattr(packages, "PACKAGE_BYTES", 1)
+    monkeypatch.setattr(tasks, "PACKAGE_BYTES", 1)
 
     done = compacting(tmp_path).compact().done
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maint_assets.compaction.physical import FIELD_ID, FileSchema, physical_schema, unkept
-from maint_assets.compaction.spark_schema import has_equal_names
+from maint_assets.compaction.columns.physical import FIELD_ID, FileSchema, physical_schema, unkept
+from maint_assets.compaction.columns.spark_schema import has_equal_names
 from maint_assets_tests.compaction.reading import schema_of
 
 STRUCT = {"type": "struct", "fields": [{"name": "x", "type": "integer"}]}

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from maint_assets.compaction.ordering import Ordering
-from maint_assets.compaction.positions import Positions, mixed, splits
+from maint_assets.compaction.ordering.order import Ordering
+from maint_assets.compaction.ordering.positions import Positions, mixed, splits
 
 
 def order(*columns: str) -> Ordering:

@@ -16,10 +16,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from maint_assets.compaction import rewrite, row_check, same_rows
-from maint_assets.compaction.rewriting import rewriting
+from maint_assets.compaction import row_check
+from maint_assets.compaction.engines import arrow
 from maint_assets.compaction.row_check import RowCheck
-from maint_assets.compaction.row_hash import RowHash
+from maint_assets.compaction.verifying import same_rows
+from maint_assets.compaction.verifying.row_hash import RowHash
+from maint_assets.compaction.writing.target import rewriting
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.commit.rewriting import head_of, live
 from maint_assets_tests.compaction import faults
@@ -31,9 +33,9 @@ Inject = Callable[[str], object]
 @pytest.fixture
 def inject() -> Iterator[Inject]:
     """Puts a fault behind the writer of this process."""
-    whole = rewrite._output
+    whole = arrow._output
     yield faults.inject
-    rewrite._output = whole
+    arrow._output = whole
 
 
 def rewritten(path: Path, check: RowCheck) -> list[dict[str, Any]]:
@@ -46,7 +48,7 @@ def rewritten(path: Path, check: RowCheck) -> list[dict[str, Any]]:
         "add": adds,
     }
     how = replace(rewriting(head_of(path)), row_check=check)
-    batches = rewrite.rewritten([pa.RecordBatch.from_pydict(columns)], how)
+    batches = arrow.rewritten([pa.RecordBatch.from_pydict(columns)], how)
     return [row for batch in batches for row in batch.to_pylist()]
 
 

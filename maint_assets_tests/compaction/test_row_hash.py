@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from maint_assets.compaction.row_hash import RowHash
+from maint_assets.compaction.verifying.row_hash import RowHash
 
 ENTRY = pa.struct([("k", pa.string()), ("list", pa.list_(pa.float64()))])
 SCHEMA = pa.schema([

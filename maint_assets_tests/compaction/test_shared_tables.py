@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from maint_assets.compaction.physical import has_variants
+from maint_assets.compaction.columns.physical import has_variants
 from maint_assets.delta.features import feature_names
 from maint_assets.delta.schema import TableSchema
 from maint_assets.delta.stats import indexed_columns, is_skipping_eligible

@@ -9,7 +9,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets.compaction.bins import packed_bins
+from maint_assets.compaction.planning.packing import packed_bins
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.commit.rewriting import live
 from maint_assets_tests.compaction.conftest import Compacting

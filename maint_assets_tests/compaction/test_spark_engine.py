@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.compaction_report import CompactionReport
+from maint_assets.cli.compaction import CompactionReport
 from maint_assets_tests.builder import TableBuilder, encoded
 from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.oracles import delta_spark
@@ -466,7 +466,7 @@ def commit(path: Path, version: int, action: dict[str, Any]) -> None:
 
 
 def losing(monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], Any]) -> None:
-    from maint_assets.compaction.spark_rows import SparkInputs  # noqa: PLC0415
+    from maint_assets.compaction.engines.spark_rows import SparkInputs  # noqa: PLC0415
 
     read = SparkInputs.rows
     monkeypatch.setattr(SparkInputs, "rows", lambda self, bins: change(read(self, bins)))

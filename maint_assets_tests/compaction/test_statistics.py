@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.compaction.statistics import FileStatistics
+from maint_assets.compaction.columns.statistics import FileStatistics
 from maint_assets.delta.actions import Action, actions
 from maint_assets.delta.properties import TableProperties
 from maint_assets.delta.schema import Decimal, Field, Primitive, Struct, TableSchema, Type

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from maint_assets.datasets.columns import arrow_schema
 from maint_assets.errors import (
     DeletionFailedError,
     GuardError,
@@ -22,7 +23,6 @@ from maint_assets.errors import (
 )
 from maint_assets.log_cleanup.deletion import cleaned
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
-from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.handled import Handled, Mark
 from maint_assets_tests.builder import TableBuilder

@@ -113,7 +113,7 @@ def spark_conf() -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
         # As our own sessions have it.
-        "spark.python.daemon.module": "maint_assets.workers",
+        "spark.python.daemon.module": "maint_assets.spark_daemon",
         "spark.python.unix.domain.socket.enabled": "true",
         # Tables of ten rows: with these Delta's VACUUM takes 5 jobs instead of 22.
         "spark.sql.adaptive.enabled": "false",

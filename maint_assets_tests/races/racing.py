@@ -25,19 +25,19 @@ from typing import IO, Any
 import msgspec
 from pyspark.sql import SparkSession
 
-from maint_assets.commit.checkpoint import write_checkpoint
-from maint_assets.compaction.bins import BINS_MEASURES, COMPACTION_ARROW, PLANNED
+from maint_assets.commit.checkpoint.writer import write_checkpoint
 from maint_assets.compaction.execution import Terms, rewritten_batch
-from maint_assets.compaction.packages import commit_batches, packages
 from maint_assets.compaction.plan import CompactionPlan, Selection, ready_head
-from maint_assets.compaction.planning import planned_bins
-from maint_assets.compaction.rewriting import rewriting
+from maint_assets.compaction.planning.bin_plan import planned_bins
+from maint_assets.compaction.planning.packing import BINS_MEASURES, COMPACTION_ARROW, PLANNED
+from maint_assets.compaction.planning.tasks import commit_batches, packages
+from maint_assets.compaction.writing.target import rewriting
+from maint_assets.datasets.parts import Part, Target
 from maint_assets.delta.names import commit_name
 from maint_assets.errors import ConflictError
 from maint_assets.snapshot.commits import commit_mark
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Part, Target
 from maint_assets_tests.builder import DAY_MS
 from maint_assets_tests.chain import Chain, files
 from maint_assets_tests.races.history import History

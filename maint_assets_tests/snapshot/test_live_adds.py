@@ -11,15 +11,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from maint_assets.datasets.rows import Rows
 from maint_assets.errors import CorruptLogError, LogGapError
-from maint_assets.snapshot import live_adds, replay
+from maint_assets.snapshot import replay
 from maint_assets.snapshot.file_actions import actions_of
-from maint_assets.snapshot.full_actions import full_actions_of
-from maint_assets.snapshot.full_schemas import LIVE_ADDS_ARROW
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log_units import checkpoint_units
+from maint_assets.snapshot.whole import live_adds
+from maint_assets.snapshot.whole.actions import full_actions_of
+from maint_assets.snapshot.whole.schemas import LIVE_ADDS_ARROW
 from maint_assets.storage.location import Location
-from maint_assets.storage.rows import Rows
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.checkpoints import CLASSIC
 from maint_assets_tests.oracles.delta_spark import table as quoted

@@ -9,8 +9,8 @@ import pytest
 
 from maint_assets.delta.schema import Decimal as DecimalType
 from maint_assets.delta.schema import Field, Primitive, Type
-from maint_assets.snapshot.parsed_stats import stats_texts
-from maint_assets.snapshot.typed_values import partition_type, typed_partitions, typed_stats
+from maint_assets.snapshot.whole.parsed_stats import stats_texts
+from maint_assets.snapshot.whole.typed_values import partition_type, typed_partitions, typed_stats
 
 BOUNDS = pa.struct([
     ("i", pa.int32()),

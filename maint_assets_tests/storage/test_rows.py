@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from maint_assets.storage.columns import column
-from maint_assets.storage.exchange import exchanged
-from maint_assets.storage.rows import units
+from maint_assets.datasets.columns import column
+from maint_assets.datasets.exchange import exchanged
+from maint_assets.datasets.rows import units
 
 SCHEMA = T.StructType([column("path", "string"), column("size", "bigint")])
 

@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 from playwright.sync_api import Page
 
-from maint_assets.assets.launch import Launcher
-from maint_assets.assets.log_report import plan_log_cleanup
+from maint_assets.cli.launcher import Launcher
+from maint_assets.cli.log_cleanup import plan_log_cleanup
 from maint_assets.config import load
 from maint_assets.errors import RetentionError
 from maint_assets_tests.log_builder import LogBuilder

@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 from playwright.sync_api import Page
 
-from maint_assets.assets.compaction_report import execute_compaction, plan_compaction
-from maint_assets.assets.launch import Launcher
-from maint_assets.assets.report import execute_vacuum, plan_vacuum
+from maint_assets.cli.compaction import execute_compaction, plan_compaction
+from maint_assets.cli.launcher import Launcher
+from maint_assets.cli.vacuum import execute_vacuum, plan_vacuum
 from maint_assets.config import load
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.compaction.test_ordering import points

@@ -10,19 +10,19 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
+from maint_assets.datasets.columns import arrow_schema
+from maint_assets.datasets.parts import Part, Target
+from maint_assets.datasets.rows import Rows, part_rows
 from maint_assets.delta.features import Operation, unsupported
 from maint_assets.errors import UnsupportedFeatureError
 from maint_assets.snapshot.head import TableHead, table_head
 from maint_assets.snapshot.replay import snapshot
 from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
-from maint_assets.storage.columns import arrow_schema
 from maint_assets.storage.location import Location
-from maint_assets.storage.parts import Part, Target
-from maint_assets.storage.rows import Rows, part_rows
+from maint_assets.vacuum.cross_checks import not_there
 from maint_assets.vacuum.diff import DIFF_SCHEMA, KINDS, MISSING, Sources, diff
 from maint_assets.vacuum.listing import LISTING_SCHEMA, small_listing
 from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA, Retained, valid_files
-from maint_assets.vacuum.verification import not_there
 from maint_assets.vacuum.walk import Walk
 from maint_assets_tests.chain import without_checksums
 

@@ -13,7 +13,7 @@ from maint_assets.delta.features import Operation
 from maint_assets.errors import CorruptLogError, LogGapError, LogTooShortError, StalePlanError
 from maint_assets.snapshot import replay
 from maint_assets.snapshot.commits import commit_mark
-from maint_assets.snapshot.newer import NewerCommits
+from maint_assets.snapshot.newer_commits import NewerCommits
 from maint_assets.storage.location import Location
 from maint_assets_tests.builder import TableBuilder, tree
 from maint_assets_tests.chain import files

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.assets.report import VacuumReport, planned_paths
+from maint_assets.cli.vacuum import VacuumReport, planned_paths
 from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.chain import directories
 from maint_assets_tests.oracles import delta_spark

@@ -9,11 +9,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maint_assets.datasets.columns import arrow_schema
+from maint_assets.datasets.parts import PartSlice, Target
 from maint_assets.delta.names import hadoop_checksum
 from maint_assets.delta.paths import parents
 from maint_assets.snapshot.schemas import SNAPSHOT_ARROW
-from maint_assets.storage.columns import arrow_schema
-from maint_assets.storage.parts import PartSlice, Target
 from maint_assets.vacuum.diff import HELD, MISSING, SAID_SCHEMA, judged, said
 from maint_assets.vacuum.listing import LISTING_SCHEMA
 from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA

@@ -1,0 +1,242 @@
+"""The table of stages: what each depends on, computes, shows and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from maint_assets.assets import checks
+from maint_assets.assets.display.compaction import (
+    ALL_REWRITTEN,
+    SAME_ROWS,
+    bins_line,
+    planned_picture,
+    rewritten_line,
+    sizes_picture,
+    skipping_picture,
+)
+from maint_assets.assets.display.log_cleanup import (
+    CHECKPOINTS_SOUND,
+    LOG_READABLE,
+    LOGS_GONE,
+    deleted_line,
+    expired_line,
+)
+from maint_assets.assets.numbers import human_bytes, human_count, human_rest, human_time
+from maint_assets.assets.progress import tasks_of
+from maint_assets.assets.stage_store import StageResult
+from maint_assets.assets.stages.compaction import compaction_bins_stage, rewritten_files_stage
+from maint_assets.assets.stages.log_cleanup import (
+    deleted_logs_stage,
+    expired_logs_stage,
+    log_deletion_progress,
+)
+from maint_assets.assets.stages.vacuum import (
+    diff_stage,
+    listing_stage,
+    snapshot_stage,
+    valid_files_stage,
+)
+from maint_assets.assets.stages.vacuum_deletion import deletion_progress, deletion_stage
+from maint_assets.compaction.engines.arrow import REWRITTEN_SCHEMA
+from maint_assets.compaction.planning.packing import COMPACTION_SCHEMA
+from maint_assets.log_cleanup.deletion import DELETED_LOGS_SCHEMA
+from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
+from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
+from maint_assets.vacuum.deletion import DELETION_SCHEMA
+from maint_assets.vacuum.diff import DIFF_SCHEMA
+from maint_assets.vacuum.listing import LISTING_SCHEMA
+from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import types as T
+
+    from maint_assets.assets.approval import Approval
+    from maint_assets.assets.progress import Share
+    from maint_assets.assets.stage_run import StageRun
+    from maint_assets.config import TableSettings
+    from maint_assets.snapshot.summary import SnapshotSummary
+    from maint_assets.vacuum.summaries import (
+        DeletionSummary,
+        DiffSummary,
+        ListingSummary,
+        ValidFilesSummary,
+    )
+
+
+Branch = Literal["vacuum", "compaction", "log_cleanup"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a chain: a planning one has ``compute``, an executing one ``execute``."""
+
+    name: str
+    deps: tuple[str, ...]
+    description: str
+    schema: T.StructType
+    line: Callable[[Any], str]
+    compute: Callable[[StageRun], StageResult] | None = None
+    checks: tuple[checks.Check, ...] = ()
+    progress: Callable[[StageRun], Share | None] = tasks_of
+    execute: Callable[[StageRun, Approval], StageResult] | None = None
+    branch: Branch = "vacuum"
+    pictures: Mapping[str, Callable[[Any], str | None]] = field(default_factory=dict)
+    previewed: tuple[str, ...] = ()
+
+    @property
+    def preview_schema(self) -> T.StructType:
+        """The columns that a preview shows: all, or those ``previewed``, in that order."""
+        if not self.previewed:
+            return self.schema
+        return type(self.schema)([self.schema[name] for name in self.previewed])
+
+    def approval(self, table: TableSettings) -> str:
+        """Whether a table's plans of this branch need a person: ``manual`` or ``auto``."""
+        return {
+            "vacuum": table.vacuum.approval,
+            "compaction": table.compaction.approval,
+            "log_cleanup": table.log_cleanup.approval,
+        }[self.branch]
+
+
+def _snapshot_line(seen: SnapshotSummary) -> str:
+    refused = "; ".join(reason for why in seen.refused.values() for reason in why)
+    return (
+        f"**Version {seen.version}** of {human_time(seen.timestamp_ms)}: "
+        f"{human_count(seen.live_files, 'live file')}, {human_bytes(seen.live_bytes)}, "
+        f"{human_count(seen.tombstones, 'tombstone')}, "
+        f"{human_count(seen.log_commits, 'commit')} in the log"
+        + (f". Refused: {refused}" if refused else "")
+    )
+
+
+def _valid_line(kept: ValidFilesSummary) -> str:
+    by = ", ".join(f"{count:,} {name}" for name, count in kept.by_reason.items() if count)
+    return f"**{human_count(kept.paths, 'path')} must stay**: {by or 'none'}"
+
+
+def _listing_line(found: ListingSummary) -> str:
+    nested = (
+        f", {human_count(found.nested_tables, 'other Delta table')} left alone"
+        if found.nested_tables
+        else ""
+    )
+    if found.outside:
+        nested += f", {human_count(found.outside, 'path')} outside of the table left alone"
+    return (
+        f"**{human_count(found.files, 'file')}, {human_bytes(found.bytes)}** in "
+        f"{human_count(found.directories + 1, 'directory')}{nested}, "
+        f"{found.files_per_second:,.0f} entries a second"
+    )
+
+
+def _diff_line(planned: DiffSummary) -> str:
+    plan = planned.plan
+    if not plan.files + plan.directories:
+        return f"**Nothing may go**: no file older than {human_time(plan.cutoff_ms)} is unneeded"
+    by = ", ".join(f"{count:,} {kind}" for kind, count in planned.by_kind.items())
+    return (
+        f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)} of "
+        f"{human_bytes(plan.table_bytes)} ({plan.share:.1%}) may go**,  \n"
+        f"{human_count(plan.directories, 'directory')}: {by}  \nolder than "
+        f"{human_time(plan.cutoff_ms)}\n\nTo approve, launch `deletion` with `approved_plan`:  \n"
+        f"`{plan.digest}`"
+    )
+
+
+def _deletion_line(done: DeletionSummary) -> str:
+    rest = human_rest({"missing": done.missing, "failed": done.failed, "skipped": done.skipped})
+    return (
+        f"**{human_count(done.files, 'file')}, {human_bytes(done.bytes)} and "
+        f"{human_count(done.directories, 'directory')} deleted**{rest}"
+        f" in {done.seconds:.1f} s"
+    )
+
+
+_SNAPSHOT = Stage(
+    "snapshot", (), "The newest version: live files, tombstones, commits of the log.",
+    SNAPSHOT_SCHEMA, _snapshot_line, snapshot_stage, (checks.CHECKSUM,),
+)  # fmt: skip
+
+VACUUM_STAGES: Mapping[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        _SNAPSHOT,
+        Stage(
+            "valid_files", ("snapshot",), "Paths that must stay, and why.",
+            VALID_FILES_SCHEMA, _valid_line, valid_files_stage,
+        ),
+        Stage(
+            "listing", ("snapshot", "valid_files"), "Files and directories under the table root.",
+            LISTING_SCHEMA, _listing_line, listing_stage,
+        ),
+        Stage(
+            "diff", ("snapshot", "valid_files", "listing"),
+            "The plan: files and directories that may go, and the commits that removed them.",
+            DIFF_SCHEMA, _diff_line, diff_stage,
+            (checks.NONE_MISSING, checks.NONE_LOST, checks.NOTHING_VALID),
+        ),
+        Stage(
+            "deletion", ("diff",), "The execution of the plan: the outcome of each path.",
+            DELETION_SCHEMA, _deletion_line, None,
+            (checks.ACTIVE_THERE, checks.ALL_DONE), deletion_progress, deletion_stage,
+        ),
+    )
+}  # fmt: skip
+"""The vacuum chain in its order."""
+
+COMPACTION_STAGES: Mapping[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        _SNAPSHOT,
+        Stage(
+            "compaction_bins", ("snapshot",),
+            "The plan: live files that are rewritten together, and why.",
+            COMPACTION_SCHEMA, bins_line, compaction_bins_stage, branch="compaction",
+            pictures={"picture": planned_picture},
+            previewed=("partition", "path", "size", "rows", "deleted", "reason", "bin"),
+        ),
+        Stage(
+            "rewritten_files", ("compaction_bins",),
+            "The execution of the plan: files before and after, and the commits.",
+            REWRITTEN_SCHEMA, rewritten_line, execute=rewritten_files_stage,
+            checks=(SAME_ROWS, ALL_REWRITTEN), branch="compaction",
+            pictures={"picture": sizes_picture, "skipping": skipping_picture},
+            previewed=("role", "path", "size", "rows", "state", "reason", "verified", "version"),
+        ),
+    )
+}  # fmt: skip
+"""The compaction chain in its order."""
+
+LOG_CLEANUP_STAGES: Mapping[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        _SNAPSHOT,
+        Stage(
+            "expired_logs", ("snapshot",),
+            "The plan: files of the log that no kept version needs, and what it is kept from.",
+            EXPIRED_SCHEMA, expired_line, expired_logs_stage, (CHECKPOINTS_SOUND,),
+            branch="log_cleanup",
+            previewed=("kind", "version", "size", "reason", "path"),
+        ),
+        Stage(
+            "deleted_logs", ("expired_logs",),
+            "The execution of the plan: the outcome of each file of the log.",
+            DELETED_LOGS_SCHEMA, deleted_line, None, (LOG_READABLE, LOGS_GONE),
+            log_deletion_progress, deleted_logs_stage, branch="log_cleanup",
+            previewed=("kind", "version", "size", "outcome", "path", "error"),
+        ),
+    )
+}  # fmt: skip
+"""The log cleanup chain in its order."""
+
+CHAINS: Mapping[Branch, Mapping[str, Stage]] = {
+    "vacuum": VACUUM_STAGES,
+    "compaction": COMPACTION_STAGES,
+    "log_cleanup": LOG_CLEANUP_STAGES,
+}
+
+STAGES: Mapping[str, Stage] = {**VACUUM_STAGES, **COMPACTION_STAGES, **LOG_CLEANUP_STAGES}
+"""Every stage of a table once."""

@@ -1,0 +1,1 @@
+"""What the UI and the terminal show of each branch."""

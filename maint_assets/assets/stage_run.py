@@ -1,0 +1,168 @@
+"""One stage in one run: its inputs by name, its output dataset, the clock and the session."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import dagster as dg
+import msgspec
+
+from maint_assets.assets.spark_resource import parallelism
+from maint_assets.assets.stage_store import StageResult
+from maint_assets.datasets.intents import give_sign
+from maint_assets.datasets.rows import part_rows
+from maint_assets.errors import StalePlanError, one_line
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from maint_assets.assets.spark_resource import StageSession
+    from maint_assets.assets.stage_store import Dataset, StageDataset, StageStore
+    from maint_assets.config import TableSettings
+    from maint_assets.datasets.rows import Rows
+
+Summary = TypeVar("Summary")
+
+
+_DATA_VERSION = "dagster/data_version"
+_MOST_REPORTS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """An execution of a plan that came to its end: in which run, and when."""
+
+    run_id: str
+    time_ms: int
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What a stage needs to read its upstream, to compute and to write."""
+
+    table: TableSettings
+    stage: str
+    key: dg.AssetKey
+    store: StageStore
+    instance: dg.DagsterInstance
+    run_ids: tuple[str, ...]
+    session: StageSession | None = None
+    known: dict[str, tuple[str, StageDataset]] = field(default_factory=dict)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of the run."""
+        return self.store.spark if self.session is None else self.session.spark
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether an interrupt has come."""
+        return self.session is not None and self.session.interrupts.is_asked
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the work is done, so that its result counts whatever comes."""
+        return self.session is not None and self.session.interrupts.is_held
+
+    def refuse_stopping(self) -> None:
+        """DagsterExecutionInterruptedError once an interrupt has come."""
+        if self.session is not None:
+            self.session.interrupts.refuse()
+
+    def hold(self, *, even_stopping: bool = False) -> None:
+        """The work is done and its result counts: an interrupt waits until that is recorded.
+
+        DagsterExecutionInterruptedError where one has come before, unless ``even_stopping``.
+        """
+        if self.session is None or self.is_held:
+            return
+        if not even_stopping:
+            self.refuse_stopping()
+        self.session.interrupts.hold()
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once."""
+        return parallelism(self.spark)
+
+    @property
+    def output(self) -> StageDataset:
+        """The dataset that this stage writes."""
+        return self.store.dataset(self.table.name, self.stage, self.run_ids[0])
+
+    @contextlib.contextmanager
+    def told_to_stop(self, directory: str) -> Iterator[None]:
+        """Within it, tasks that look into a directory for the sign to stop get it there."""
+        if self.session is None:
+            yield
+            return
+        place = Location.of(directory)
+        self.session.interrupts.tell_tasks = partial(give_sign, place)
+        yield
+        self.session.interrupts.tell_tasks = None
+
+    def now_ms(self) -> int:
+        """The time now in ms."""
+        return self.store.now_ms()
+
+    def upstream(self, stage: str) -> StageDataset:
+        """The newest dataset of another stage of the table, when it was first asked for."""
+        return self._latest(stage)[1]
+
+    def run_of(self, stage: str) -> str:
+        """The run that made that dataset."""
+        return self._latest(stage)[0]
+
+    def is_of_this_run(self, stage: str) -> bool:
+        """Whether that dataset is of this run, or of the one it re-executes."""
+        return self.run_of(stage) in self.run_ids
+
+    def executed_since(self, planned: str, digest: str) -> Execution | None:
+        """The completed execution of a plan by this stage since the plan was made, if any.
+
+        Not only the newest materialisation counts: anybody may report one in the UI.
+        """
+        plan = self.instance.get_latest_materialization_event(self._key(planned))
+        if plan is None:
+            return None
+        since = dg.AssetRecordsFilter(self.key, after_timestamp=plan.timestamp)
+        for done in self.instance.fetch_materializations(since, limit=_MOST_REPORTS).records:
+            made = done.asset_materialization
+            if made is not None and (made.tags or {}).get(_DATA_VERSION) == digest:
+                return Execution(done.run_id, int(done.timestamp * 1000))
+        return None
+
+    def rows(self, stage: str, *, task_rows: int = 0) -> Rows:
+        """The rows of another stage, divided among as many tasks as they are worth."""
+        parts = self.upstream(stage).parts()
+        return part_rows(self.spark, parts, parallelism=self.parallelism, task_rows=task_rows)
+
+    def summary(self, stage: str, kind: type[Summary]) -> Summary:
+        """The summary of another stage. StalePlanError for one that another release wrote."""
+        try:
+            return self.upstream(stage).summary(kind)
+        except msgspec.DecodeError as error:
+            found = f"its {stage} was made by another release of maint_assets ({one_line(error)})"
+            raise StalePlanError(self.table.uri, found, "run the chain again") from error
+
+    def result(self, written: Dataset, summary: Any) -> StageResult:
+        """The result of this stage, its summary written beside the rows: the dataset is complete.
+
+        ``summary`` is a dataclass or a msgspec.Struct.
+        """
+        self.output.write_summary(summary)
+        return StageResult(written, summary)
+
+    def _latest(self, stage: str) -> tuple[str, StageDataset]:
+        if stage not in self.known:
+            self.known[stage] = self.store.latest(self.instance, self._key(stage))
+        return self.known[stage]
+
+    def _key(self, stage: str) -> dg.AssetKey:
+        return dg.AssetKey([*self.key.path[:-1], stage])

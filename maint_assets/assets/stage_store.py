@@ -1,0 +1,265 @@
+"""Where stage outputs lie: one immutable dataset a materialisation, found through the event log."""
+
+import contextlib
+import hashlib
+import itertools
+import logging
+import shutil
+import time
+import uuid
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dagster as dg
+import msgspec
+import pyarrow.compute as pc
+from dagster_pyspark import LazyPySparkResource
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+from maint_assets.assets.spark_resource import session
+from maint_assets.datasets.columns import arrow_schema
+from maint_assets.datasets.parts import (
+    Measures,
+    Part,
+    Target,
+    Written,
+    both_sums,
+    columns_of,
+    unwritten,
+)
+from maint_assets.datasets.rows import Rows
+from maint_assets.errors import StageMissingError, one_line
+from maint_assets.storage.location import Location
+from maint_assets.vacuum.handled import Handled
+
+Summary = TypeVar("Summary")
+
+logger = logging.getLogger(__name__)
+
+LEFT_SECONDS = 86_400
+"""Rows on their way that nobody has written to for so long are those of a run that was killed."""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The rows of a dataset: number, digest, the parts that hold them, the largest of them."""
+
+    rows: int
+    digest: str
+    parts: list[Part]
+    largest: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A dataset as it was written: number of rows, digest of the rows, measured numbers."""
+
+    rows: int
+    digest: str
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StageDataset:
+    """One materialisation of one stage: ``rows/`` in Parquet, ``summary.json`` beside it.
+
+    ``rows.json`` names the parts that belong to it.
+    """
+
+    location: Location
+
+    @property
+    def rows_location(self) -> Location:
+        """The directory of the rows."""
+        return self.location.below("rows")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the stage got as far as its summary."""
+        return self._summary.exists()
+
+    def parts(self) -> list[Part]:
+        """The files that hold the rows."""
+        named, place = self._read_manifest().parts, self.rows_location
+        return [msgspec.structs.replace(part, path=str(place.file(part.path))) for part in named]
+
+    def digest_of_parts(self, schema: T.StructType) -> str | None:
+        """The digest that the rows of all parts should have; None where their sums are unknown."""
+        rows, sums = 0, [0, 0]
+        for part in self._read_manifest().parts:
+            if part.sums is None:
+                return None
+            rows, sums = rows + part.rows, both_sums(sums, part.sums)
+        return _digest(schema.names, rows, sums)
+
+    def has_columns(self, schema: T.StructType) -> bool:
+        """Whether rows have the columns of a schema, as far as they can be read."""
+        known = (columns_of(part) for part in self.parts())
+        return all(names in {None, tuple(schema.names)} for names in known)
+
+    def largest(self) -> list[dict[str, Any]]:
+        """The largest rows, for people to look at."""
+        return self._read_manifest().largest
+
+    def summary(self, kind: type[Summary]) -> Summary:
+        """The summary beside the rows."""
+        return msgspec.json.decode(self._summary.read_bytes(), type=kind)
+
+    def write_summary(self, summary: Any) -> None:
+        """Writes the summary, last of all: a dataset that has one is complete."""
+        _write(self._summary, summary)
+
+    def write_rows(
+        self,
+        rows: Iterable[Rows],
+        schema: T.StructType,
+        measures: Measures,
+        *,
+        keep: pc.Expression | None = None,
+    ) -> Dataset:
+        """Writes rows in one pass that also counts, digests and measures them.
+
+        Rows that ``keep`` leaves out are only measured.
+        """
+        target = Target(self.rows_location.path, arrow_schema(schema), measures, keep)
+        total = target.nothing()
+        for some in rows:
+            total = total.plus(some.write(target), measures)
+        return self.written_rows(total, schema)
+
+    def written_rows(self, total: Written, schema: T.StructType) -> Dataset:
+        """The dataset of rows that are written already; writes which parts hold them."""
+        digest = _digest(schema.names, total.rows, total.sums)
+        made = Dataset(total.rows, digest, total.measured)
+        self.write_manifest(made, total.parts, total.largest)
+        return made
+
+    @contextlib.contextmanager
+    def scratch(self) -> Generator[str, None, None]:
+        """A directory for rows on their way, removed at the end.
+
+        One that a killed run of the table left is removed by the next after LEFT_SECONDS.
+        """
+        every = Path(self.location.path).parents[1] / "scratch"
+        for left in _left_in(every):
+            shutil.rmtree(left, ignore_errors=True)
+        made = every / str(uuid.uuid4())
+        try:
+            yield str(made)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+    def write_manifest(
+        self, made: Dataset, parts: Iterable[Part], largest: list[dict[str, Any]]
+    ) -> None:
+        """Writes which parts hold the rows."""
+        named = [msgspec.structs.replace(part, path=Path(part.path).name) for part in parts]
+        _write(self._manifest, Manifest(made.rows, made.digest, named, largest))
+
+    def _read_manifest(self) -> Manifest:
+        return msgspec.json.decode(self._manifest.read_bytes(), type=Manifest)
+
+    @property
+    def _summary(self) -> Path:
+        return self.location.file("summary.json")
+
+    @property
+    def _manifest(self) -> Path:
+        return self.location.file("rows.json")
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What a stage made: its dataset's numbers and its summary."""
+
+    written: Dataset
+    summary: Any
+
+
+class StageStore(dg.ConfigurableResource):
+    """The one resource of the chain: the workspace of stage outputs and the Spark session.
+
+    ``base_uri`` lies outside of every table.
+    """
+
+    base_uri: str
+    pyspark: dg.ResourceDependency[LazyPySparkResource]
+
+    def now_ms(self) -> int:
+        """The time now in ms; no setting, or anybody with a launchpad could pass by a retention."""
+        return int(time.time() * 1000)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of the run, started at the first use."""
+        return session(self.pyspark)
+
+    def dataset(self, table: str, stage: str, run_id: str) -> StageDataset:
+        """The dataset that a stage of a run writes."""
+        return StageDataset(Location.of(self.base_uri).below(table, stage, run_id))
+
+    def handled(self, table: str) -> Handled | None:
+        """How far complete runs have handled the log of a table; None where nothing tells.
+
+        A file that cannot be read is as good as none: then more is looked at, or mode lite refuses.
+        """
+        try:
+            return msgspec.json.decode(self._handled(table).read_bytes(), type=Handled)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            logger.warning("%s cannot be read (%s)", self._handled(table), one_line(error))
+            return None
+
+    def write_handled(self, table: str, handled: Handled) -> None:
+        """Notes how far a table is handled."""
+        _write(self._handled(table), handled)
+
+    def _handled(self, table: str) -> Path:
+        return Location.of(self.base_uri).below(table).file("handled.json")
+
+    def latest(self, instance: dg.DagsterInstance, key: dg.AssetKey) -> tuple[str, StageDataset]:
+        """Run id and dataset of the newest materialisation of a stage, by the event log.
+
+        The same rule in the same run, in a later one and on re-execution. Raises
+        StageMissingError.
+        """
+        event = instance.get_latest_materialization_event(key)
+        materialization = event.asset_materialization if event else None
+        if event is None or materialization is None or "dataset" not in materialization.metadata:
+            raise StageMissingError(
+                "/".join(key.path[:-1]),
+                f"stage {key.path[-1]} was never run",
+                "run the chain first",
+            )
+        path = str(materialization.metadata["dataset"].value)
+        return event.run_id, StageDataset(Location.of(path))
+
+
+def _left_in(scratch: Path) -> list[Path]:
+    """The directories of runs that have written nothing into them for LEFT_SECONDS."""
+    before = time.time() - LEFT_SECONDS
+    found = scratch.iterdir() if scratch.is_dir() else ()
+    with contextlib.suppress(OSError):  # another run has just ended, or it is not ours to remove
+        return [each for each in found if _is_older(each, before)]
+    return []
+
+
+def _is_older(directory: Path, time_s: float) -> bool:
+    every = itertools.chain([directory], directory.rglob("*"))
+    return all(path.lstat().st_mtime < time_s for path in every)
+
+
+def _write(path: Path, value: Any) -> None:
+    with unwritten(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{uuid.uuid4()}.tmp")
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(value)))
+        partial.replace(path)
+
+
+def _digest(columns: list[str], rows: int, sums: list[int]) -> str:
+    told = [*columns, str(rows), *map(str, sums)]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]

@@ -1,0 +1,1 @@
+"""What each stage computes, one module a branch."""

@@ -1,0 +1,334 @@
+"""The compaction chain stage by stage: the plan of bins, and its execution batch by batch."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from maint_assets.assets.approval import plan_digest, refuse_other_rows
+from maint_assets.assets.interrupts import INTERRUPTS
+from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
+from maint_assets.assets.stage_store import Dataset, StageResult
+from maint_assets.commit.checkpoint.writer import write_checkpoint
+from maint_assets.commit.transaction import refuse_clock_skew
+from maint_assets.compaction.engines.arrow import REWRITTEN_ARROW
+from maint_assets.compaction.execution import Terms, rewritten_batch
+from maint_assets.compaction.plan import CompactionPlan, Selection, ready_head
+from maint_assets.compaction.planning.bin_plan import planned_bins
+from maint_assets.compaction.planning.packing import (
+    BINS_MEASURES,
+    COMPACTION_SCHEMA,
+    LEFT_OUT_REASONS,
+    PLANNED,
+    PLANNED_REASONS,
+)
+from maint_assets.compaction.planning.partition_filter import failed_values
+from maint_assets.compaction.planning.tasks import commit_batches, packages
+from maint_assets.compaction.reporting.metrics import (
+    REWRITTEN_COUNTS,
+    REWRITTEN_MEASURES,
+    RewriteMetrics,
+)
+from maint_assets.compaction.reporting.outcome import Outcome
+from maint_assets.compaction.reporting.skipping import ColumnSkipping, Versions, column_skipping
+from maint_assets.compaction.row_check import RowCheck
+from maint_assets.compaction.writing.target import rewriting
+from maint_assets.config import milliseconds
+from maint_assets.datasets.parts import Target, Written
+from maint_assets.errors import MaintError, RewriteError, StoppedError
+from maint_assets.snapshot.commits import refuse_other_commit
+from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from maint_assets.assets.approval import Approval
+    from maint_assets.assets.stage_run import StageRun
+    from maint_assets.compaction.planning.tasks import Package
+    from maint_assets.config import CompactionSettings
+    from maint_assets.snapshot.head import TableHead
+
+
+logger = logging.getLogger(__name__)
+
+SHOWN_REASONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BinsSummary:
+    """The plan, the files of its bins by the reason why they are rewritten, and by size.
+
+    ``sizes`` counts all live files, ``planned_sizes`` those of bins.
+    """
+
+    plan: CompactionPlan
+    by_reason: dict[str, int]
+    sizes: dict[str, int]
+    planned_sizes: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenSummary:
+    """What a rewrite did; sizes in bytes, rows are live ones.
+
+    ``bins`` were committed, in ``versions`` and as ``bins_by_engine`` (arrow, spark) says;
+    ``dropped``, ``refused`` and ``failed`` count bins that were not, ``not_committed`` says why.
+    ``verified_bins`` are committed ones whose new file was read again and compared with its inputs
+    row by row. ``metrics`` are Delta's numbers. ``skipping`` is what the order of rows is worth.
+    """
+
+    plan_digest: str
+    bins: int
+    verified_bins: int
+    files_removed: int
+    files_added: int
+    bytes_removed: int
+    bytes_added: int
+    rows_removed: int
+    rows_added: int
+    vectors_removed: int
+    dropped: int
+    refused: int
+    failed: int
+    not_committed: dict[str, int]
+    versions: list[int]
+    checkpoint_version: int | None
+    sizes_before: dict[str, int]
+    sizes_after: dict[str, int]
+    seconds: float
+    approved_by: str | None
+    metrics: RewriteMetrics
+    bins_by_engine: dict[str, int]
+    skipping: list[ColumnSkipping] | None = None
+
+
+def compaction_bins_stage(run: StageRun) -> StageResult:
+    """The plan: which live files are rewritten together, a pure function of the snapshot."""
+    seen = run.summary("snapshot", SnapshotSummary)
+    refuse_mismatch(seen)
+    refuse_operation(seen, "rewrite")
+    head = table_head(Location.of(seen.table), version=seen.version)
+    refuse_other_commit(head.location, seen.version, seen.commit_mark)
+    selection = asked_selection(run.table.compaction)
+    how = rewriting(head, selection)
+    with run.output.scratch() as scratch, failed_values(selection.where, table=head.table):
+        rows = planned_bins(
+            run.spark,
+            head,
+            selection,
+            how=how,
+            live_files=seen.live_files,
+            parallelism=run.parallelism,
+            scratch=scratch,
+        )
+        written = run.output.write_rows([rows], COMPACTION_SCHEMA, BINS_MEASURES, keep=PLANNED)
+    plan = _plan(seen, selection, written=written)
+    metrics = written.metrics
+    by_reason = {name: metrics[f"reason_{name}"] for name in PLANNED_REASONS}
+    found = {name: count for name, count in by_reason.items() if count}
+    planned_sizes = {name: metrics[f"planned {name}"] for name in seen.size_histogram}
+    summary = BinsSummary(plan, found, seen.size_histogram, planned_sizes)
+    return run.result(written, summary)
+
+
+def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
+    """The execution of the plan of ``compaction_bins``: each batch rewritten, committed, recorded.
+
+    Raises what forbids the execution before anything is written; RewriteError when bins failed,
+    after all others are committed.
+    """
+    seen = run.summary("compaction_bins", BinsSummary)
+    plan = seen.plan
+    approval.refuse_other(run, "compaction_bins", plan.digest, table=plan.table)
+    marks = plan.table_id, plan.version, plan.commit_mark, plan.selection
+    refuse_other_rows(run, "compaction_bins", COMPACTION_SCHEMA, marks=marks, digest=plan.digest)
+    max_age_ms = milliseconds(run.table.compaction.plan_max_age)
+    head = ready_head(plan, max_age_ms=max_age_ms, now_ms=run.now_ms())
+    if plan.files and not run.table.compaction.allow_clock_skew:
+        refuse_clock_skew(head.location, now_ms=run.now_ms())
+    started, started_ms = time.monotonic(), run.now_ms()
+    planned = packages(
+        run.spark,
+        run.upstream("compaction_bins").parts(),
+        plan_bytes=plan.bytes,
+        max_bytes=run.table.compaction.max_bytes_per_commit,
+        parallelism=run.parallelism,
+        table=plan.table,
+    )
+    check = RowCheck(
+        run.table.compaction.verify_rows, plan.digest, planned[0].bin if planned else None
+    )
+    terms = Terms(plan, head, replace(rewriting(head, plan.selection), row_check=check), run.now_ms)
+    total, outcome, ended = _executed(run, terms, planned)
+    summary = RewrittenSummary(
+        plan_digest=plan.digest,
+        bins=outcome.bins["committed"],
+        verified_bins=outcome.verified,
+        **{name: total.measured[name] for name in REWRITTEN_COUNTS},
+        dropped=outcome.bins["dropped"],
+        refused=outcome.bins["refused"],
+        failed=outcome.bins["failed"],
+        not_committed=dict(outcome.reasons.most_common(SHOWN_REASONS)),
+        versions=outcome.versions,
+        checkpoint_version=None,
+        sizes_before=seen.sizes,
+        sizes_after=_sizes_after(seen.sizes, total.measured),
+        seconds=round(time.monotonic() - started, 3),
+        approved_by=approval.by,
+        metrics=RewriteMetrics.of(
+            total.measured,
+            outcome,
+            how=terms.how,
+            considered=plan.considered_files,
+            times_ms=(started_ms, run.now_ms()),
+        ),
+        bins_by_engine=dict(sorted(outcome.engines.items())),
+        skipping=_skipping(run, terms, outcome),
+    )
+    written = Dataset(total.rows, plan.digest, total.measured)
+    run.output.write_manifest(written, total.parts, total.largest)
+    made = run.result(written, summary)
+    checkpoint = _checkpointed(run, head, outcome.versions)
+    if checkpoint is not None:
+        made = run.result(written, replace(summary, checkpoint_version=checkpoint))
+    if run.is_stopping and not run.is_held:
+        raise _stopped(run, summary, plan)
+    if ended is not None:
+        raise ended
+    if summary.failed:
+        raise RewriteError(
+            plan.table,
+            f"{summary.failed} of {plan.bins} bins failed, all others are committed",
+            f"see each in {run.output.rows_location.path}, mend the cause and run again",
+        )
+    return made
+
+
+def _stopped(run: StageRun, summary: RewrittenSummary, plan: CompactionPlan) -> StoppedError:
+    return StoppedError(
+        plan.table,
+        f"stopped: {summary.bins} of {plan.bins} bins were rewritten and committed, see "
+        f"{run.output.rows_location.path}",
+        "plan again for the rest",
+    )
+
+
+def _executed(
+    run: StageRun, terms: Terms, planned: list[Package]
+) -> tuple[Written, Outcome, Exception | None]:
+    """What was written to the ledger, what became of the bins, and the error that ended it early.
+
+    An error before the first commit is raised. What is whole counts, whatever comes then.
+    """
+    max_bytes = run.table.compaction.max_bytes_per_commit
+    target = Target(run.output.rows_location.path, REWRITTEN_ARROW, REWRITTEN_MEASURES)
+    total = target.nothing()
+    outcome = Outcome(terms.how.schema.partitions, terms.how.ordering)
+    for batch in commit_batches(planned, max_bytes=max_bytes):
+        if run.is_stopping:
+            return total, outcome, None
+        try:
+            with run.output.scratch() as scratch, typed_errors(), run.told_to_stop(scratch):
+                done = rewritten_batch(run.spark, batch, terms, scratch=scratch)
+        except (MaintError, *SPARK_ERRORS, OSError) as error:
+            if not outcome.versions:
+                raise
+            return total, outcome, error
+        total = total.plus(target.written([done]), target.measures)
+        outcome.take(done)
+    run.hold(even_stopping=True)
+    return total, outcome, None
+
+
+def _skipping(run: StageRun, terms: Terms, outcome: Outcome) -> list[ColumnSkipping] | None:
+    """What readers skip now; None without an order, and where it cannot be told."""
+    if terms.how.ordering is None or not outcome.versions or run.is_stopping:
+        return None
+    try:
+        after = table_head(terms.head.location, version=outcome.versions[-1])
+        with run.output.scratch() as scratch, typed_errors():
+            return column_skipping(
+                run.spark,
+                Versions(terms.head, after, outcome.order.examples),
+                terms.how,
+                parallelism=run.parallelism,
+                scratch=scratch,
+            )
+    except (MaintError, *SPARK_ERRORS, OSError, *INTERRUPTS) as error:
+        logger.warning("what readers skip now is not told: %s", error)
+        return None
+
+
+def _checkpointed(run: StageRun, head: TableHead, versions: list[int]) -> int | None:
+    """The newest of the committed versions at which the table wants a checkpoint, written.
+
+    A checkpoint that cannot be written is no failure: the commits are there, and the next writer
+    makes one.
+    """
+    due = [version for version in versions if version % head.properties.checkpoint_interval == 0]
+    if not due or run.is_stopping:
+        return None
+    try:
+        with run.output.scratch() as scratch, typed_errors():
+            made = write_checkpoint(
+                run.spark,
+                table_head(head.location, version=due[-1]),
+                parallelism=run.parallelism,
+                scratch=scratch,
+                now_ms=run.now_ms(),
+            )
+    except (MaintError, *SPARK_ERRORS, OSError, *INTERRUPTS) as error:
+        logger.warning("no checkpoint was written: %s", error)
+        return None
+    return made.version
+
+
+def _sizes_after(sizes: dict[str, int], measured: Mapping[str, int]) -> dict[str, int]:
+    """The files by size after the rewrite, as far as this run changed them."""
+    return {
+        name: count - measured[f"removed {name}"] + measured[f"added {name}"]
+        for name, count in sizes.items()
+    }
+
+
+def asked_selection(settings: CompactionSettings) -> Selection:
+    """What the settings ask of the plan."""
+    target = settings.target_file_size
+    return Selection(
+        target_bytes=target,
+        min_bytes=target // 2 if settings.min_file_size is None else settings.min_file_size,
+        max_deleted_ratio=settings.max_deleted_rows_ratio,
+        purge=settings.purge,
+        max_bytes=settings.max_bytes_per_run,
+        where=settings.where,
+        zorder_by=settings.zorder_by,
+        full=settings.full,
+    )
+
+
+def _plan(seen: SnapshotSummary, selection: Selection, *, written: Dataset) -> CompactionPlan:
+    metrics, mark = written.metrics, seen.commit_mark
+    considered = metrics["considered"] - metrics["left_other_partition"]
+    left = {name: metrics[f"left_{name}"] for name in LEFT_OUT_REASONS}
+    return CompactionPlan(
+        table=seen.table,
+        table_id=seen.table_id,
+        version=seen.version,
+        commit_mark=mark,
+        planned_ms=seen.planned_ms,
+        digest=plan_digest(seen.table_id, seen.version, mark, selection, written.digest),
+        selection=selection,
+        bins=metrics["bins"],
+        files=written.rows,
+        bytes=metrics["bytes"],
+        rows=metrics["rows"] - metrics["deleted"],
+        considered_files=considered,
+        left_out={name: count for name, count in left.items() if count},
+        left_out_bytes={
+            name: metrics[f"left_bytes_{name}"] for name, count in left.items() if count
+        },
+    )

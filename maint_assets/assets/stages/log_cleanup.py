@@ -1,0 +1,405 @@
+"""The log cleanup chain stage by stage: the plan of expired files, and its execution."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from maint_assets.assets.acting import acting
+from maint_assets.assets.approval import plan_digest, refuse_other_rows
+from maint_assets.assets.numbers import human_time
+from maint_assets.assets.progress import Share, recorded_share
+from maint_assets.assets.spark_resource import typed_errors
+from maint_assets.assets.stage_store import Dataset, StageResult
+from maint_assets.commit.checkpoint.writer import write_checkpoint
+from maint_assets.config import milliseconds
+from maint_assets.datasets.columns import arrow_schema
+from maint_assets.datasets.ledger import ledger_parts, refuse_unrecorded
+from maint_assets.datasets.parts import Target, Written
+from maint_assets.datasets.rows import told, units
+from maint_assets.delta.properties import TableProperties
+from maint_assets.delta.timestamps import shown_length
+from maint_assets.errors import DeletionFailedError, LogGapError, StalePlanError
+from maint_assets.log_cleanup.boundary import proven_anchors
+from maint_assets.log_cleanup.comparing import Cluster, is_small
+from maint_assets.log_cleanup.deletion import (
+    DELETED_LOGS_SCHEMA,
+    Cleaned,
+    deleted_logs,
+    proven_anchor,
+    recorded,
+    refuse_clock_skew,
+)
+from maint_assets.log_cleanup.expired_logs import (
+    EXPIRED_MEASURES,
+    EXPIRED_SCHEMA,
+    ORDER,
+    Findings,
+    expired_logs,
+)
+from maint_assets.log_cleanup.log_directory import log_directory
+from maint_assets.log_cleanup.plan import (
+    LogCleanupPlan,
+    Terms,
+    ready_head,
+    retention_ms,
+    terms,
+)
+from maint_assets.log_cleanup.soundness import Soundness
+from maint_assets.snapshot.commits import refuse_other_commit
+from maint_assets.snapshot.head import table_head
+from maint_assets.snapshot.log import Checkpoint
+from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from maint_assets.assets.approval import Approval
+    from maint_assets.assets.stage_run import StageRun
+    from maint_assets.config import LogCleanupSettings
+    from maint_assets.log_cleanup.boundary import Proven
+    from maint_assets.snapshot.head import TableHead
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredLogsSummary:
+    """The plan by kind, and the log that it was made from; sizes in bytes.
+
+    ``cutoff_version`` is the newest commit at or before the cutoff, ``versions_ending`` counts
+    those that cannot be read afterwards but could before, ``ending`` has first and last of each run
+    of them. ``rejected`` tells of checkpoints that cannot be what the
+    log begins with, ``notes`` what else a person should know.
+    """
+
+    plan: LogCleanupPlan
+    by_kind: dict[str, int]
+    bytes_by_kind: dict[str, int]
+    cutoff_version: int | None
+    versions_ending: int
+    ending: list[tuple[int, int]]
+    rejected: list[str]
+    notes: list[str]
+    log_files: int
+    log_bytes: int
+    log_commits: int
+    log_checkpoints: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedLogsSummary:
+    """What a log cleanup did; bytes of the files that are gone, all numbers of files.
+
+    ``earliest_version`` is the oldest version that can be read afterwards, ``checkpoint_version``
+    the checkpoint that was written for the log to begin with.
+    """
+
+    plan_digest: str
+    files: int
+    bytes: int
+    missing: int
+    failed: int
+    skipped: int
+    by_kind: dict[str, int]
+    earliest_version: int | None
+    checkpoint_version: int | None
+    log_files: int
+    log_bytes: int
+    seconds: float
+    files_per_second: float
+    ledger: str
+    approved_by: str | None
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What the planning task is asked, and what is known of checkpoints."""
+
+    terms: Terms
+    proven: list[tuple[Checkpoint, Soundness]]
+
+
+class _Planned(msgspec.Struct, frozen=True):
+    """What the planning task tells the driver."""
+
+    written: Written
+    findings: Findings
+
+
+def expired_logs_stage(run: StageRun) -> StageResult:
+    """The plan: files of the log that no version which is kept needs, or why there is none."""
+    seen = run.summary("snapshot", SnapshotSummary)
+    refuse_mismatch(seen)
+    refuse_operation(seen, "clean_log")
+    asked = _asked_terms(seen, run.table.log_cleanup, planned_ms=run.now_ms())
+    refuse_other_commit(Location.of(seen.table), seen.version, seen.commit_mark)
+    told_all = _planned(run, asked)
+    written = run.output.written_rows(told_all.written, EXPIRED_SCHEMA)
+    found, metrics = told_all.findings, written.metrics
+    by_kind = {kind: metrics[f"kind_{kind}"] for kind in ORDER if metrics[f"kind_{kind}"]}
+    summary = ExpiredLogsSummary(
+        plan=_plan(seen, asked, found, written=written),
+        by_kind=by_kind,
+        bytes_by_kind={kind: metrics[f"bytes_{kind}"] for kind in by_kind},
+        cutoff_version=found.cutoff_version,
+        versions_ending=sum(last - first + 1 for first, last in found.ending),
+        ending=found.ending,
+        rejected=found.rejected,
+        notes=[*_notes(asked, run.table.log_cleanup), *_lite_notes(run, seen, found), *found.notes],
+        log_files=found.log_files,
+        log_bytes=found.log_bytes,
+        log_commits=found.log_commits,
+        log_checkpoints=found.log_checkpoints,
+    )
+    return run.result(written, summary)
+
+
+def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
+    """The execution of the plan of ``expired_logs``: the anchor, then the files, each recorded.
+
+    Raises what forbids the execution before anything is touched, DeletionFailedError when planned
+    files are still there afterwards.
+    """
+    seen = run.summary("expired_logs", ExpiredLogsSummary)
+    plan, settings = seen.plan, run.table.log_cleanup
+    approval.refuse_other(run, "expired_logs", plan.digest, table=plan.table)
+    marks = plan.table_id, plan.mode, plan.anchor_version, plan.creates_anchor
+    refuse_other_rows(run, "expired_logs", EXPIRED_SCHEMA, marks=marks, digest=plan.digest)
+    head = ready_head(
+        plan,
+        max_age_ms=milliseconds(settings.plan_max_age),
+        force=settings.force,
+        kept_ms=partial(_kept_ms, settings=settings, table=plan.table),
+        now_ms=run.now_ms(),
+    )
+    _refuse_more_kept(plan, settings)
+    if plan.files and not settings.allow_clock_skew:
+        refuse_clock_skew(plan.table, now_ms=run.now_ms())
+    started = time.monotonic()
+    logger.info("Starting the deletion of log files older than %s", _gmt(plan.cutoff_ms))
+    refuse_unrecorded(run.output.rows_location, plan.files)
+    checkpoint = _written_anchor(run, head, plan)
+    done = _executed(run, seen)
+    seconds = time.monotonic() - started
+    logger.info("Deleted %s log files older than %s", done.count("deleted"), _gmt(plan.cutoff_ms))
+    summary = DeletedLogsSummary(
+        plan_digest=plan.digest,
+        files=done.count("deleted"),
+        bytes=done.bytes,
+        missing=done.count("missing"),
+        failed=done.count("failed"),
+        skipped=done.count("skipped"),
+        by_kind={
+            kind: done.outcomes[kind]["deleted"]
+            for kind in ORDER
+            if done.outcomes.get(kind, {}).get("deleted")
+        },
+        earliest_version=done.earliest_version,
+        checkpoint_version=checkpoint,
+        log_files=done.log_files,
+        log_bytes=done.log_bytes,
+        seconds=round(seconds, 3),
+        files_per_second=round(done.count("deleted") / seconds, 1),
+        ledger=run.output.rows_location.path,
+        approved_by=approval.by,
+    )
+    recorded_files = sum(sum(found.values()) for found in done.outcomes.values())
+    written = Dataset(recorded_files, plan.digest, {})
+    run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
+    made = run.result(written, summary)
+    _raise_failed(plan, summary)
+    return made
+
+
+def log_deletion_progress(run: StageRun) -> Share | None:
+    """The planned files whose outcome is recorded."""
+    return recorded_share(
+        run, "expired_logs", lambda: run.summary("expired_logs", ExpiredLogsSummary).plan.files
+    )
+
+
+def _asked_terms(seen: SnapshotSummary, settings: LogCleanupSettings, *, planned_ms: int) -> Terms:
+    """What the settings ask of the plan; RetentionError for a retention that is too short."""
+    if seen.properties is None:
+        raise StalePlanError(
+            seen.table, "its snapshot is of an older version of us", "run the chain again"
+        )
+    properties = TableProperties.of(seen.properties, table=seen.table)
+    kept_ms = _kept_ms(properties, settings=settings, table=seen.table)
+    return terms(
+        properties,
+        {*seen.reader_features, *seen.writer_features},
+        planned_ms=planned_ms,
+        retention_ms=kept_ms,
+        granularity=settings.granularity,
+        mode=settings.mode,
+        force=settings.force,
+        creates_anchor=settings.create_anchor_checkpoint,
+        min_keep_version=settings.min_keep_version,
+    )
+
+
+def _kept_ms(properties: TableProperties, *, settings: LogCleanupSettings, table: str) -> int:
+    asked = None if settings.retention is None else milliseconds(settings.retention)
+    is_allowed = settings.allow_short_retention or settings.mode == "spark"
+    return retention_ms(properties, asked, allow_short=is_allowed, table=table)
+
+
+def _refuse_more_kept(plan: LogCleanupPlan, settings: LogCleanupSettings) -> None:
+    """StalePlanError when the settings keep versions now that the plan lets go."""
+    kept, anchor = settings.min_keep_version, plan.anchor_version
+    if kept is not None and anchor is not None and kept < anchor:
+        found = f"version {kept} is to be kept now, the plan keeps from {anchor} on"
+        raise StalePlanError(plan.table, found, "plan again")
+
+
+def _notes(asked: Terms, settings: LogCleanupSettings) -> list[str]:
+    """Why versions are kept longer than the table says, where nobody asked for it."""
+    if settings.retention is not None or asked.retention_ms == asked.table_retention_ms:
+        return []
+    return [
+        f"versions are kept as long as removed files, {shown_length(asked.retention_ms)}: the "
+        f"table's log retention of {shown_length(asked.table_retention_ms)} is shorter"
+    ]
+
+
+def _lite_notes(run: StageRun, seen: SnapshotSummary, found: Findings) -> list[str]:
+    """What our own VACUUM in mode lite loses: commits that no VACUUM has come to."""
+    told, anchor = seen.expired_log["handled"], found.anchor_version
+    handled = -1 if told is None else told
+    is_used = handled >= 0 or run.table.vacuum.mode == "lite"
+    if anchor is None or handled + 1 >= anchor or not is_used:
+        return []
+    done = "no version" if handled < 0 else f"version {handled}"
+    return [f"our VACUUM has come to {done}: mode lite needs mode full once first"]
+
+
+def _planned(run: StageRun, asked: Terms) -> _Planned:
+    """The rows of the plan, written by the task that found them."""
+    place = Location.of(run.table.uri)
+    target = Target(run.output.rows_location.path, arrow_schema(EXPIRED_SCHEMA), EXPIRED_MEASURES)
+
+    def planned(some: list[_Asked]) -> Iterator[pa.RecordBatch]:
+        for each in some:
+            rows, found = expired_logs(place, each.terms, dict(each.proven))
+            yield told(_Planned(target.written(rows.to_batches()), found))
+
+    unit = _Asked(asked, list(_proven(run, asked).items()))
+    (made,) = units(run.spark, [[unit]], planned, kind=_Asked).values(_Planned)
+    return made
+
+
+def _proven(run: StageRun, asked: Terms) -> Proven:
+    """The soundness of possible anchors of a large log; the planning task looks at small ones."""
+    log = log_directory(Location.of(run.table.uri))
+    if not asked.enabled or asked.mode == "spark" or is_small(log):
+        return {}
+    with run.output.scratch() as scratch:
+        cluster = Cluster(run.spark, run.parallelism, scratch)
+        return proven_anchors(log, asked, cluster)
+
+
+def _plan(
+    seen: SnapshotSummary, asked: Terms, found: Findings, *, written: Dataset
+) -> LogCleanupPlan:
+    marks = seen.table_id, asked.mode, found.anchor_version, found.creates_anchor
+    return LogCleanupPlan(
+        table=seen.table,
+        table_id=seen.table_id,
+        version=seen.version,
+        mode=asked.mode,
+        cutoff_ms=asked.cutoff_ms,
+        retention_ms=asked.retention_ms,
+        table_retention_ms=asked.table_retention_ms,
+        planned_ms=asked.planned_ms,
+        digest=plan_digest(*marks, written.digest),
+        files=written.rows,
+        bytes=written.metrics["bytes"],
+        anchor_version=found.anchor_version,
+        creates_anchor=found.creates_anchor,
+        stop_reason=found.stop_reason,
+        earliest_version_before=found.earliest_before,
+        earliest_version_after=found.earliest_after,
+        protection_before=asked.protection_before,
+        commit_mark=seen.commit_mark,
+    )
+
+
+def _written_anchor(run: StageRun, head: TableHead, plan: LogCleanupPlan) -> int | None:
+    """The version of the checkpoint that the plan asks for, written; None when it asks for none.
+
+    Nothing has expired in it: newer versions, which are made of it then, may keep it longer.
+    """
+    if not plan.creates_anchor or plan.anchor_version is None:
+        return None
+    with run.output.scratch() as scratch, typed_errors():
+        write_checkpoint(
+            run.spark,
+            table_head(head.location, version=plan.anchor_version),
+            parallelism=run.parallelism,
+            scratch=scratch,
+            now_ms=None,
+        )
+    return plan.anchor_version
+
+
+def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
+    plan = seen.plan
+    if not plan.files:
+        return Cleaned({}, 0, plan.earliest_version_before, seen.log_files, seen.log_bytes, 0)
+    ledger = run.output.rows_location
+    with run.output.scratch() as scratch, typed_errors():
+        anchor = proven_anchor(plan, Cluster(run.spark, run.parallelism, scratch))
+    with acting(run, plan.files, digest=plan.digest), typed_errors():
+        parts = run.upstream("expired_logs").parts()
+        rows = deleted_logs(run.spark, parts, plan, ledger=ledger, anchor=anchor)
+        (done,) = rows.values(Cleaned)
+    if done.attempt:
+        rows = run.spark.read.schema(DELETED_LOGS_SCHEMA).parquet(ledger.path)
+        done = msgspec.structs.replace(done, outcomes=recorded(rows))
+    run.hold()
+    return done
+
+
+def _raise_failed(plan: LogCleanupPlan, summary: DeletedLogsSummary) -> None:
+    if summary.failed:
+        raise DeletionFailedError(
+            plan.table,
+            f"{summary.failed} of {plan.files} planned log files could not be deleted",
+            f"see each in the ledger {summary.ledger}, mend the cause and clean the log again",
+        )
+    _refuse_unreadable(plan, summary)
+
+
+def _refuse_unreadable(plan: LogCleanupPlan, summary: DeletedLogsSummary) -> None:
+    """LogGapError when a version that was to be kept cannot be made of the log any more."""
+    if not plan.files:
+        return
+    found, promised = summary.earliest_version, plan.earliest_version_after
+    if found is None or (promised is not None and found > promised):
+        raise LogGapError(
+            plan.table,
+            f"can be read from version {found} on, planned was {promised}",
+            "see what else changed the log; the ledger names what was deleted here",
+        )
+    location = Location.of(plan.table)
+    for version in (found, None):
+        table_head(location, version=version)
+
+
+def _gmt(time_ms: int) -> str:
+    """A time as Java prints one, as far as it has a date."""
+    shown = human_time(time_ms)
+    if not shown.endswith("UTC"):
+        return shown
+    at = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+    return at.strftime("%d %b %Y %H:%M:%S GMT").removeprefix("0")

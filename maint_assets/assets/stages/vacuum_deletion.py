@@ -1,0 +1,195 @@
+"""The executing stage of the vacuum chain: approval, guard, START, deletion, END, verification."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from maint_assets.assets.acting import acting
+from maint_assets.assets.approval import refuse_other_rows
+from maint_assets.assets.interrupts import INTERRUPTS
+from maint_assets.assets.progress import Share, recorded_share
+from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
+from maint_assets.assets.stage_store import Dataset, StageResult
+from maint_assets.config import milliseconds
+from maint_assets.datasets.ledger import Tally, ledger_parts, refuse_unrecorded, tally
+from maint_assets.errors import DeletionFailedError, MaintError, StorageError
+from maint_assets.vacuum import history
+from maint_assets.vacuum.cross_checks import LOOKS, missing_files
+from maint_assets.vacuum.deletion import (
+    DELETION_SCHEMA,
+    SMALL_PLAN,
+    deletion,
+    directory_deletion,
+    ready_head,
+    recorded,
+)
+from maint_assets.vacuum.diff import DIFF_SCHEMA
+from maint_assets.vacuum.handled import handled, handled_version
+from maint_assets.vacuum.plan import Deleted, Limits, refuse_beyond
+from maint_assets.vacuum.summaries import DeletionSummary, DiffSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import Row
+
+    from maint_assets.assets.approval import Approval
+    from maint_assets.assets.stage_run import StageRun
+    from maint_assets.config import VacuumSettings
+    from maint_assets.snapshot.head import TableHead
+    from maint_assets.vacuum.plan import VacuumPlan
+
+
+def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
+    """The execution of the plan of ``diff``: approved by its digest, or of this very run.
+
+    Raises StalePlanError, GuardError and UnsupportedFeatureError before anything is touched,
+    DeletionFailedError when planned paths are still there afterwards.
+    """
+    plan = run.summary("diff", DiffSummary).plan
+    approval.refuse_other(run, "diff", plan.digest, table=plan.table)
+    refuse_other_rows(run, "diff", DIFF_SCHEMA, marks=(plan.table_id,), digest=plan.digest)
+    limits = _limits(run.table.vacuum)
+    refuse_beyond(plan, limits, attended=approval.is_attended)
+    head = ready_head(plan, limits, now_ms=run.now_ms())
+    history.log_planned(plan, dry_run=False)
+    started = time.monotonic()
+    done = _recorded_run(run, plan, head)
+    seconds = time.monotonic() - started
+    history.log_deleted(plan, done)
+    summary = DeletionSummary(
+        plan_digest=plan.digest,
+        files=done.files,
+        directories=done.directories,
+        bytes=done.bytes,
+        missing=done.missing,
+        failed=done.failed,
+        skipped=done.skipped,
+        active_missing=_active_missing(run, plan) if done.files else plan.missing_files,
+        seconds=round(seconds, 3),
+        files_per_second=round(done.files / seconds, 1),
+        start_version=done.start_version,
+        end_version=done.end_version,
+        ledger=run.output.rows_location.path,
+        approved_by=approval.by,
+        active_missing_before=plan.missing_files,
+    )
+    written = Dataset(done.paths, plan.digest, {})
+    run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
+    made = run.result(written, summary)
+    _raise_failed(plan, summary)
+    if not summary.skipped:
+        _note_handled(run, plan, head)
+    return made
+
+
+def deletion_progress(run: StageRun) -> Share | None:
+    """The planned paths whose outcome is recorded."""
+    return recorded_share(run, "diff", lambda: run.summary("diff", DiffSummary).plan.paths)
+
+
+def _note_handled(run: StageRun, plan: VacuumPlan, head: TableHead) -> None:
+    """Notes how far the log is handled now, never an older version than before."""
+    found = handled(plan, head.location)
+    if found is None:
+        return
+    if found.version > handled_version(run.store.handled(run.table.name), head):
+        run.store.write_handled(run.table.name, found)
+
+
+def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
+    """The deletion between START and END; END says FAILED whatever ends it early."""
+    refuse_unrecorded(run.output.rows_location, plan.paths)
+    if plan.files + plan.directories == 0:
+        return Deleted(0, 0, 0, 0, 0, 0)
+    run.refuse_stopping()
+    if not run.table.vacuum.log_commits:
+        done = _executed(run, plan)
+        run.hold()
+        return done
+    start_version = history.start(head, plan, now_ms=run.now_ms)
+    try:
+        done = _executed(run, plan)
+        run.hold()
+    except BaseException:  # Terminate too: the log must not end with START
+        with contextlib.suppress(MaintError, OSError):  # what ended the deletion is what to tell
+            found = _deleted_of(tally(run.output.rows_location))
+            history.end(plan, found, now_ms=run.now_ms, is_whole=False)
+        raise
+    end_version = history.end(plan, done, now_ms=run.now_ms)
+    return replace(done, start_version=start_version, end_version=end_version)
+
+
+def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
+    parts, ledger = run.upstream("diff").parts(), run.output.rows_location
+    jobs = [deletion(run.spark, parts, plan, ledger=ledger, parallelism=run.parallelism)]
+    if plan.paths > SMALL_PLAN and plan.directories:
+        jobs.append(directory_deletion(run.spark, parts, plan, ledger=ledger))
+    try:
+        with acting(run, plan.paths, digest=plan.digest), typed_errors():
+            outcomes = [row for job in jobs for row in job.collect()]
+    except StorageError as error:
+        recorded_paths = sum(part.rows for part in ledger_parts(ledger)[0])
+        found = f"{error.found}; outcomes of {recorded_paths} of {plan.paths} paths are recorded"
+        raise StorageError(error.table, found, error.remedy) from error
+    if any(row["attempt"] for row in outcomes):
+        ledger_rows = run.spark.read.schema(DELETION_SCHEMA).parquet(ledger.path)
+        outcomes = recorded(ledger_rows).collect()
+    return _deleted_of(_tally_of(outcomes))
+
+
+def _tally_of(totals: Iterable[Row]) -> Tally:
+    """The outcomes that tasks tell."""
+    files, directories, size = Counter[str](), Counter[str](), 0
+    for row in totals:
+        (directories if row["is_directory"] else files)[row["outcome"]] += row["paths"]
+        if row["outcome"] == "deleted" and not row["is_directory"]:
+            size += row["bytes"]
+    return Tally(files, directories, size)
+
+
+def _deleted_of(found: Tally) -> Deleted:
+    both = found.files + found.directories
+    return Deleted(
+        files=found.files["deleted"],
+        directories=found.directories["deleted"],
+        bytes=found.bytes,
+        missing=both["missing"],
+        failed=both["failed"],
+        skipped=both["skipped"],
+    )
+
+
+def _active_missing(run: StageRun, plan: VacuumPlan) -> int | None:
+    """Active files that are not there now; None where an interrupt ended the look."""
+    try:
+        kept = run.rows("valid_files", task_rows=LOOKS)
+        counts = missing_files(kept, table=plan.table).collect()
+    except (*SPARK_ERRORS, OSError, *INTERRUPTS):
+        if not run.is_stopping:
+            raise
+        return None
+    return sum(row["count"] for row in counts)
+
+
+def _limits(settings: VacuumSettings) -> Limits:
+    return Limits(
+        max_delete_share=settings.max_delete_share,
+        max_delete_files=settings.max_delete_files,
+        plan_max_age_ms=milliseconds(settings.plan_max_age),
+        allow_missing_files=settings.allow_missing_files,
+        allow_clock_skew=settings.allow_clock_skew,
+    )
+
+
+def _raise_failed(plan: VacuumPlan, summary: DeletionSummary) -> None:
+    if summary.failed:
+        raise DeletionFailedError(
+            plan.table,
+            f"{summary.failed} of {plan.paths} planned paths could not be deleted",
+            f"see each in the ledger {summary.ledger}, mend the cause and run the deletion again",
+        )

@@ -1,0 +1,384 @@
+"""The command line: parse, call one function, print. It plans by default; --execute acts."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import hashlib
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from pydantic import ValidationError
+from rich.console import Console
+
+from maint_assets import config
+from maint_assets.errors import ConfigError, MaintError
+
+out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+_paths = click.option("--paths", is_flag=True, help="Name every planned path.")
+_execute = click.option("--execute", is_flag=True, help="Act; without it, only plan.")
+_yes = click.option("--yes", is_flag=True, help="Do not ask before acting.")
+_workspace = click.option(
+    "--workspace", default="./.maint", show_default=True, help="Where plans and ledgers are kept."
+)
+_at_once = click.option("--execute", "--yes", "_at_once", is_flag=True, hidden=True)
+"""As the commands that plan have them; what is written at once has nothing to plan."""
+
+_OPTIONS = {
+    "--target-file-size": "--target-size",
+    "--compaction": "--min-size",
+    "--log-cleanup": "--mode",
+}
+"""Keys of the config whose option has another name."""
+
+_NAME_LENGTH = 100
+"""A table's name is that of a directory of the workspace: it must fit, with a mark behind it."""
+
+_config_file = click.argument("config_file", default=config.DEFAULT_CONFIG)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Logs and tracebacks.")
+@click.version_option(package_name="maint-assets")
+def cli(debug: bool) -> None:  # noqa: FBT001
+    """Maintain Delta tables: see what may go and why, then let it go."""
+    logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR, stream=sys.stderr)
+    os.environ["MAINT_ASSETS_DEBUG"] = "1" if debug else ""
+
+
+@cli.command()
+@click.argument("table_uri")
+@click.option("--retention", help='How long unneeded files are kept, such as "7 days".')
+@click.option("--allow-short-retention", is_flag=True, help="Allow less than the table promises.")
+@click.option(
+    "--mode",
+    type=click.Choice(["full", "lite", "inventory"]),
+    help="What is looked at: all files, those that the log removed, or an inventory.",
+)
+@click.option(
+    "--allow-missing-files",
+    is_flag=True,
+    help="Execute although files that the table needs were not found.",
+)
+@click.option("--inventory", help="A Parquet or Delta path, or a Spark table; see docs/vacuum.md.")
+@_execute
+@_yes
+@_paths
+@_json
+@_workspace
+def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
+    """Plan, and with --execute delete, what no retained version of a table needs."""
+    from maint_assets.cli.console import show_done, show_plan
+    from maint_assets.cli.vacuum import execute_vacuum, plan_vacuum
+
+    asked = {name: options[name] for name in ("allow_short_retention", "allow_missing_files")}
+    asked |= {name: options[name] for name in ("retention", "mode", "inventory") if options[name]}
+    if options["inventory"]:
+        asked.setdefault("mode", "inventory")
+    settings, table = _one_table(table_uri, workspace, vacuum=asked)
+    steps = _Steps(plan_vacuum, show_plan, execute_vacuum, show_done)
+    _maintain(settings, table, steps, options=options)
+
+
+@cli.command()
+@click.argument("table_uri")
+@click.option("--where", help="Only partitions of which this condition in Spark SQL holds.")
+@click.option(
+    "--purge", is_flag=True, help="Rewrite exactly the files with deleted rows or dropped columns."
+)
+@click.option("--zorder-by", help="Order rows by these columns, separated by commas.")
+@click.option(
+    "--full", is_flag=True, help="Order again what is ordered otherwise or in several pieces."
+)
+@click.option("--target-size", help="Size of the new files, such as 256MB.")
+@click.option("--min-size", help="Smaller files are merged; half of the target if not given.")
+@click.option("--max-bytes", help="Rewrite at most so much; the rest is postponed.")
+@click.option(
+    "--verify-rows",
+    type=click.Choice(["off", "sampled", "full"]),
+    help="Of how many bins rows are compared before the commit; sampled if not given.",
+)
+@_execute
+@_yes
+@_paths
+@_json
+@_workspace
+def optimize(table_uri: str, workspace: str, **options: Any) -> None:
+    """Plan, and with --execute make, few large files of many small ones."""
+    from maint_assets.cli.compaction import execute_compaction, plan_compaction
+    from maint_assets.cli.compaction_terminal import show_bins, show_rewritten
+
+    keys = {
+        "where": "where",
+        "target_size": "target_file_size",
+        "min_size": "min_file_size",
+        "max_bytes": "max_bytes_per_run",
+        "verify_rows": "verify_rows",
+    }
+    asked = {key: options[name] for name, key in keys.items() if options[name] is not None}
+    asked |= {"purge": options["purge"], "full": options["full"]}
+    if options["zorder_by"]:
+        asked["zorder_by"] = [name.strip() for name in options["zorder_by"].split(",")]
+    settings, table = _one_table(table_uri, workspace, compaction=asked)
+    steps = _Steps(plan_compaction, show_bins, execute_compaction, show_rewritten)
+    _maintain(settings, table, steps, options=options)
+
+
+@cli.command("clean-log")
+@click.argument("table_uri")
+@click.option("--retention", help='How long versions are kept, such as "30 days".')
+@click.option("--allow-short-retention", is_flag=True, help="Allow less than the table promises.")
+@click.option(
+    "--mode",
+    type=click.Choice(["protocol", "spark"]),
+    help="By PROTOCOL, or exactly as delta-spark does it; protocol if not given.",
+)
+@click.option(
+    "--granularity",
+    type=click.Choice(["day", "hour", "minute"]),
+    help="What the cutoff is cut to, in UTC; day if not given.",
+)
+@click.option(
+    "--create-anchor-checkpoint",
+    is_flag=True,
+    help="Where no checkpoint is as old as the cutoff, write one first.",
+)
+@click.option("--min-keep-version", type=int, help="Keep this version and all newer ones.")
+@click.option("--force", is_flag=True, help="Clean although the table's property forbids it.")
+@_execute
+@_yes
+@_paths
+@_json
+@_workspace
+def clean_log(table_uri: str, workspace: str, **options: Any) -> None:
+    """Plan, and with --execute delete, the files of the log that no kept version needs."""
+    from maint_assets.cli.log_cleanup import execute_log_cleanup, plan_log_cleanup
+    from maint_assets.cli.log_terminal import show_deleted, show_expired
+
+    names = ("retention", "mode", "granularity", "min_keep_version")
+    asked = {name: options[name] for name in names if options[name] is not None}
+    flags = ("allow_short_retention", "create_anchor_checkpoint", "force")
+    asked |= {name: options[name] for name in flags}
+    settings, table = _one_table(table_uri, workspace, log_cleanup=asked)
+    steps = _Steps(plan_log_cleanup, show_expired, execute_log_cleanup, show_deleted)
+    _maintain(settings, table, steps, options=options)
+
+
+@cli.command()
+@click.argument("table_uri")
+@_json
+@_workspace
+def inspect(table_uri: str, workspace: str, as_json: bool) -> None:  # noqa: FBT001
+    """Show what a table is: version, files, features, and what is refused on it."""
+    from maint_assets.cli.console import show_inspection
+    from maint_assets.cli.vacuum import inspection, inspection_json
+
+    settings, table = _one_table(table_uri, workspace)
+    with _launcher(settings) as launcher:
+        seen, _ = inspection(launcher, table)
+    if as_json:
+        _print_json(inspection_json(seen))
+    else:
+        show_inspection(out, seen)
+
+
+@cli.command()
+@click.argument("table_uri")
+@_at_once
+@_json
+@_workspace
+def checkpoint(table_uri: str, workspace: str, as_json: bool, **_: Any) -> None:  # noqa: FBT001
+    """Write a checkpoint of the newest version at once: new files only, nothing is deleted."""
+    from maint_assets.cli import checkpoint as checkpoint_report
+
+    settings, table = _one_table(table_uri, workspace)
+    with _launcher(settings) as launcher:
+        report = checkpoint_report.checkpoint(launcher, table)
+    if as_json:
+        _print_json(report.json())
+    else:
+        checkpoint_report.show_checkpoint(out, report)
+
+
+@cli.command()
+@_config_file
+@click.option("--table", "names", multiple=True, help="Only this table; repeatable.")
+@click.option("--only", multiple=True, type=click.Choice(["vacuum", "compaction", "log_cleanup"]))
+@_execute
+@_yes
+@_paths
+@_json
+def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **options: Any) -> None:
+    """Plan, and with --execute maintain, the tables of a config."""
+    from maint_assets.assets.chain import CHAINS, Branch
+    from maint_assets.assets.workspace import refuse_workspace
+    from maint_assets.cli.console import show_fleet
+    from maint_assets.cli.tables import run_tables
+
+    settings = config.load(config_file)
+    refuse_workspace(settings.workspace, settings.tables, source=config_file)
+    tables = [settings.table(name) for name in names] or list(settings.tables)
+    if not tables:
+        raise ConfigError(config_file, "names no tables", "add one under tables:")
+    with _launcher(settings) as launcher:
+        agreed = None if options["as_json"] else lambda report: _agreed(report, options)
+        branches: list[Branch] = [branch for branch in CHAINS if not only or branch in only]
+        reports = run_tables(
+            launcher, tables, branches=branches, execute=options["execute"], agreed=agreed
+        )
+    if options["as_json"]:
+        _print_json({"tables": {n: r.json(paths=options["paths"]) for n, r in reports.items()}})
+    else:
+        show_fleet(out, reports, paths=options["paths"])
+    codes = [r.error.exit_code for r in reports.values() if r.error is not None]
+    if codes:
+        sys.exit(1 if 1 in codes else codes[0])
+
+
+@cli.command()
+@_config_file
+@_json
+def check(config_file: str, as_json: bool) -> None:  # noqa: FBT001
+    """Validate a config without touching any table."""
+    from maint_assets.assets.jobs import refuse_unloadable
+    from maint_assets.assets.workspace import refuse_workspace
+
+    settings = config.load(config_file)
+    refuse_workspace(settings.workspace, settings.tables, source=config_file)
+    refuse_unloadable(settings, config=config_file)
+    names = [table.name for table in settings.tables]
+    if as_json:
+        _print_json({"config": config_file, "tables": names, "valid": True})
+    else:
+        out.print(f"[green]valid[/]: {config_file}, {len(names)} tables: {', '.join(names) or '-'}")
+
+
+@cli.command()
+@click.option("--directory", default=".demo", show_default=True, help="Where the lake is made.")
+def demo(directory: str) -> None:
+    """Make a small lake of real Delta tables, maintain it, and say what happened and why."""
+    from maint_assets.cli.demo import show_demo
+
+    show_demo(out, Path(directory), launcher=_launcher)
+
+
+def main() -> None:
+    """Run the command line; every error is one sentence on stderr and an exit code."""
+    debug = "--debug" in sys.argv
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        _fail("stopped; nothing more was done", 1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except MaintError as error:
+        if debug:
+            raise
+        _fail(str(error), error.exit_code)
+    except Exception as error:
+        if debug:
+            raise
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        _fail(f"{type(error).__name__}: {first}; run again with --debug for the traceback", 1)
+
+
+def _fail(sentence: str, code: int) -> None:
+    err.print(f"[red]error[/]: {_escaped(sentence)}", soft_wrap=True)
+    sys.exit(code)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    click.echo(json.dumps(value))
+
+
+def _one_table(
+    uri: str, workspace: str, **asked: dict[str, Any]
+) -> tuple[config.Maintenance, config.TableSettings]:
+    """Settings for one table that no config names: its name comes from its location."""
+    from maint_assets.assets.workspace import refuse_workspace
+    from maint_assets.storage.location import Location
+
+    path = Location.of(uri).path
+    mark = hashlib.sha256(path.encode()).hexdigest()[:8]
+    name = re.sub(r"\W", "_", Path(path).name, flags=re.ASCII)[:_NAME_LENGTH] + f"_{mark}"
+    try:
+        table = config.TableSettings.model_validate({"name": name, "uri": path, **asked})
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = "--" + str(first["loc"][-1]).replace("_", "-")
+        message = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(_OPTIONS.get(option, option), message, "mend that value") from None
+    refuse_workspace(workspace, [table], source=path)
+    place = Location.of(workspace).path
+    return config.Maintenance(workspace=place, tables=(table,)), table
+
+
+class _Steps(NamedTuple):
+    """What a branch does with one table, and how it is shown."""
+
+    plan: Callable[..., Any]
+    show_plan: Callable[..., None]
+    execute: Callable[..., Any]
+    show_done: Callable[..., None]
+
+
+def _maintain(
+    settings: config.Maintenance,
+    table: config.TableSettings,
+    steps: _Steps,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Plans one table and, if asked and agreed to, executes the plan; raises what ended it."""
+    with _launcher(settings) as launcher:
+        report = steps.plan(launcher, table)
+        if not options["as_json"]:
+            steps.show_plan(out, report, paths=options["paths"])
+        if options["execute"] and _agreed(report, options):
+            report = steps.execute(launcher, table, report, by=getpass.getuser())
+            if not options["as_json"]:
+                steps.show_done(out, report)
+    if options["as_json"]:
+        _print_json(report.json(paths=options["paths"]))
+    if report.error is not None:
+        raise report.error
+
+
+@contextlib.contextmanager
+def _launcher(settings: config.Maintenance) -> Iterator[Any]:
+    """A launcher whose stages are shown while they run; Spark's own noise goes to a file."""
+    from maint_assets.cli.console import progress, quiet_session
+    from maint_assets.cli.launcher import launcher
+    from maint_assets.storage.location import Location
+
+    with launcher(settings) as found:
+        if not os.environ.get("MAINT_ASSETS_DEBUG"):
+            with err.status("starting Spark"):
+                quiet_session(found.store, Path(Location.of(settings.workspace).path))
+        found.around = lambda: progress(err)
+        yield found
+
+
+def _agreed(report: Any, options: dict[str, Any]) -> bool:
+    """Whether a person agrees to the plan; not asked without a terminal or with --yes."""
+    if options["yes"] or options["as_json"] or not sys.stdin.isatty() or report.is_empty:
+        return True
+    return click.confirm(report.question, err=True)
+
+
+if __name__ == "__main__":
+    main()

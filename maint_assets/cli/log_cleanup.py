@@ -1,0 +1,110 @@
+"""What a launched log cleanup did, in the shape that the command line promises (design.md 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+
+from maint_assets.assets.numbers import human_count
+from maint_assets.assets.stages.log_cleanup import DeletedLogsSummary, ExpiredLogsSummary
+from maint_assets.datasets.columns import arrow_schema
+from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
+
+if TYPE_CHECKING:
+    from maint_assets.assets.stage_store import StageDataset
+    from maint_assets.cli.launcher import Launcher
+    from maint_assets.config import TableSettings
+    from maint_assets.errors import MaintError
+
+
+@dataclass(frozen=True, slots=True)
+class LogCleanupReport:
+    """A log cleanup from plan to deletion; ``done`` None when it was not executed."""
+
+    planned: ExpiredLogsSummary
+    expired: StageDataset
+    seconds: dict[str, float]
+    done: DeletedLogsSummary | None = None
+    error: MaintError | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.planned.plan.files
+
+    @property
+    def question(self) -> str:
+        """What a person is asked before the plan is executed."""
+        plan, ending = self.planned.plan, self.planned.versions_ending
+        ends = f" and end time travel to {human_count(ending, 'version')}" if ending else ""
+        files = human_count(plan.files, "log file")
+        if plan.creates_anchor:
+            return f"Write checkpoint {plan.anchor_version} of {plan.table}, delete {files}{ends}?"
+        return f"Delete {files} of {plan.table}{ends}?"
+
+    def json(self, *, paths: bool = False) -> dict[str, Any]:
+        """The public JSON object of ``maint-assets clean-log``."""
+        plan, planned, done = self.planned.plan, self.planned, self.done
+        earliest = done.earliest_version if done else plan.earliest_version_after
+        shown: dict[str, Any] = {
+            "table": plan.table,
+            "version": plan.version,
+            "mode": plan.mode,
+            "cutoff_ms": plan.cutoff_ms,
+            "cutoff_version": planned.cutoff_version,
+            "anchor_version": plan.anchor_version,
+            "creates_anchor": plan.creates_anchor,
+            "stop_reason": plan.stop_reason,
+            "rejected_checkpoints": planned.rejected,
+            "notes": planned.notes,
+            "executed": done is not None,
+            "plan_digest": plan.digest,
+            "planned": planned.by_kind,
+            "planned_bytes": planned.bytes_by_kind,
+            "deleted": done.by_kind if done else {},
+            "deleted_bytes": done.bytes if done else 0,
+            "missing": done.missing if done else 0,
+            "failed": done.failed if done else 0,
+            "skipped": done.skipped if done else 0,
+            "log_files": (done or planned).log_files,
+            "log_bytes": (done or planned).log_bytes,
+            "earliest_version_before": plan.earliest_version_before,
+            "earliest_version_after": earliest,
+            "checkpoint_written": done.checkpoint_version if done else None,
+            "seconds": self.seconds,
+            "ledger": done.ledger if done else None,
+            "plan": self.expired.rows_location.path,
+        }
+        if paths:
+            shown["paths"] = planned_log_files(self.expired)
+        return shown
+
+
+def plan_log_cleanup(launcher: Launcher, table: TableSettings) -> LogCleanupReport:
+    """A plan of a table; raises the error that ended the planning."""
+    expired, launched = launcher.planned(table, "log_cleanup", "expired_logs")
+    return LogCleanupReport(expired.summary(ExpiredLogsSummary), expired, launched.seconds)
+
+
+def execute_log_cleanup(
+    launcher: Launcher, table: TableSettings, report: LogCleanupReport, *, by: str
+) -> LogCleanupReport:
+    """The planned cleanup executed; ``error`` is set when some files could not be deleted."""
+    digest = report.planned.plan.digest
+    done, launched = launcher.executed(table, digest, by, stage="deleted_logs")
+    return LogCleanupReport(
+        report.planned,
+        report.expired,
+        {**report.seconds, **launched.seconds},
+        done.summary(DeletedLogsSummary),
+        launched.error,
+    )
+
+
+def planned_log_files(expired: StageDataset) -> list[str]:
+    """The planned files, sorted; asked for by a person only."""
+    paths = [part.path for part in expired.parts()]
+    rows = ds.dataset(paths, arrow_schema(EXPIRED_SCHEMA), format="parquet")
+    return sorted(rows.to_table(columns=["path"]).column("path").to_pylist())

@@ -1,0 +1,1 @@
+"""Checkpoints: their shape, their parts, and the hint to the last one."""

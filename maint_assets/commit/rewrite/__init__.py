@@ -1,0 +1,1 @@
+"""Commits of rewritten files, put after whatever other writers committed."""

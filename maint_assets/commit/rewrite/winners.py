@@ -1,0 +1,179 @@
+"""The commits that came before ours: what they leave of a batch, and what the next one needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from maint_assets.commit.rewrite.row_ids import RowTracking, row_id_high_water_mark
+from maint_assets.commit.rewrite.values import DroppedBin, RewrittenBin
+from maint_assets.delta.actions import parse_action
+from maint_assets.delta.conflicts import Meaning, Planned, file_name, meaning
+from maint_assets.errors import (
+    CommitError,
+    ConflictError,
+    CorruptLogError,
+    LogGapError,
+    StalePlanError,
+    one_line,
+)
+from maint_assets.snapshot.commits import commit_lines
+from maint_assets.snapshot.log import contiguous_after, log_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from maint_assets.commit.rewrite.values import RewriteRequest
+    from maint_assets.delta.actions import Action, Add
+    from maint_assets.delta.paths import TableRoot
+    from maint_assets.snapshot.head import TableHead
+    from maint_assets.snapshot.log import LogEntry
+
+_PLAN_AGAIN = "plan the rewrite again"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCommit:
+    """A commit in the log that bears our ``txnId``: its version, and the files that it names."""
+
+    version: int
+    root: TableRoot
+    added: frozenset[str]
+    removed: frozenset[str]
+
+    def holds(self, each: RewrittenBin) -> bool:
+        """Whether it replaced these inputs by these outputs."""
+        removed = (file_name(file.path, self.root) for file in each.inputs)
+        return self.added.issuperset(self._outputs(each)) and self.removed.issuperset(removed)
+
+    def shares(self, each: RewrittenBin) -> bool:
+        """Whether it has any of these outputs."""
+        return not self.added.isdisjoint(self._outputs(each))
+
+    def _outputs(self, each: RewrittenBin) -> list[str]:
+        return [file_name(file.path, self.root) for file in each.outputs]
+
+
+class Winners:
+    """The newest version of a table as a batch that was planned on ``head`` sees it.
+
+    ``refresh`` takes in what has come since; ``version``, ``newest_ms`` (its time) and ``mark``
+    (of row ids) are then those of the newest commit, or ``own`` is the one that is ours already.
+    """
+
+    def __init__(
+        self, head: TableHead, bins: Sequence[RewrittenBin], request: RewriteRequest
+    ) -> None:
+        self.table = head.table
+        self.version, self.newest_ms = head.version, head.timestamp_ms
+        self.tracking = RowTracking.of(head)
+        self.mark = row_id_high_water_mark(head) if self.tracking is not RowTracking.OFF else -1
+        self.own: OwnCommit | None = None
+        self._head, self._bins, self._request = head, bins, request
+        self._inputs = {
+            file_name(file.path, head.root): file for each in bins for file in each.inputs
+        }
+        outputs = frozenset(file_name(f.path, head.root) for each in bins for f in each.outputs)
+        self._planned = Planned(head.root, head.protocol, head.metadata, self._inputs, outputs)
+        self._lost: dict[str, str] = {}
+
+    def refresh(self) -> None:
+        """Takes in newer commits, up to one of ours.
+
+        Raises ConflictError when one closes the door, CommitError when one has our new files,
+        StalePlanError, LogGapError and CorruptLogError when the log is not the planned one.
+        """
+        for entry in self._newer():
+            found = meaning(self._actions(entry), self._planned)
+            if found.info is not None and found.info.txn_id == self._request.txn_id:
+                self.own = self._own(entry)
+                return
+            self._take(found, entry)
+
+    def kept(self) -> list[RewrittenBin]:
+        """The bins that lost no input, with their inputs as the log has them now."""
+        return [
+            replace(each, inputs=tuple(self._inputs[name] for name in self._names(each)))
+            for each in self._bins
+            if self._loss(each) is None
+        ]
+
+    def dropped(self) -> list[DroppedBin]:
+        """The bins that lost an input, and how."""
+        losses = ((each.bin, self._loss(each)) for each in self._bins)
+        return [DroppedBin(name, loss) for name, loss in losses if loss is not None]
+
+    def _newer(self) -> list[LogEntry]:
+        """The commits after ``version``; none is passed over, though it be cleaned up by now."""
+        entries = log_files(self._head.location)
+        self._refuse_other_log(entries)
+        newer = contiguous_after(entries, self.version, table=self.table)
+        newest = max((entry.file.version for entry in entries), default=-1)
+        if newest > (newer[-1].file.version if newer else self.version):
+            what = f"has files of version {newest}, but not all commits before it"
+            raise LogGapError(self.table, what, _PLAN_AGAIN)
+        return newer
+
+    def _refuse_other_log(self, entries: list[LogEntry]) -> None:
+        """The commit that the plan was made on must be there as it was, or be cleaned up."""
+        segment = self._head.segment
+        planned = (segment.commits or segment.history)[-1]
+        there = [entry for entry in entries if entry.file == planned.file]
+        if there and there != [planned]:
+            what = f"{planned.file.name} is not the one that the rewrite was planned on"
+            raise StalePlanError(self.table, what, _PLAN_AGAIN)
+        if not any(entry.file.version > planned.file.version for entry in entries) and not there:
+            raise LogGapError(self.table, f"{planned.file.name} is gone", _PLAN_AGAIN)
+
+    def _take(self, found: Meaning, entry: LogEntry) -> None:
+        operation = (found.info and found.info.operation) or "unknown"
+        by = f"version {entry.file.version} ({operation})"
+        if found.known:
+            what = f"{by} holds the new file {min(found.known)} already"
+            raise CommitError(self.table, what, "keep the new files, and plan again")
+        if found.closed:
+            what = f"{by} changed the table: {'; '.join(found.closed)}"
+            raise ConflictError(self.table, what, _PLAN_AGAIN)
+        for name, add in found.renewed.items():
+            if self._request.row_ids_kept and _row_ids(add) != _row_ids(self._inputs[name]):
+                found.lost.setdefault(name, "got other row ids")
+            self._inputs[name] = add
+        for name, what in found.lost.items():
+            self._lost.setdefault(name, f"{self._inputs[name].path} {what} by {by}")
+        if found.row_id_high_water_mark is not None:
+            self.mark = found.row_id_high_water_mark
+        ict_ms = found.info and found.info.in_commit_timestamp
+        self.version, self.newest_ms = entry.file.version, ict_ms or entry.modified_ms
+
+    def _own(self, entry: LogEntry) -> OwnCommit:
+        root = self._head.root
+        added: set[str] = set()
+        removed: set[str] = set()
+        for action in self._actions(entry):
+            if action.add is not None:
+                added.add(file_name(action.add.path, root))
+            if action.remove is not None:
+                removed.add(file_name(action.remove.path, root))
+        return OwnCommit(entry.file.version, root, frozenset(added), frozenset(removed))
+
+    def _actions(self, entry: LogEntry) -> Iterator[Action]:
+        table, name = self.table, entry.file.name
+        try:
+            for line in commit_lines(self._head.location, entry.path):
+                yield parse_action(line, table=table, file=name)
+        except FileNotFoundError as error:
+            raise LogGapError(table, f"{name} vanished while it was read", _PLAN_AGAIN) from error
+        except OSError as error:
+            what = f"{name} cannot be read ({one_line(error)})"
+            raise CorruptLogError(table, what, "allow reading it") from error
+
+    def _names(self, each: RewrittenBin) -> list[str]:
+        return [file_name(file.path, self._head.root) for file in each.inputs]
+
+    def _loss(self, each: RewrittenBin) -> str | None:
+        """What became of the first input that is lost; None for a bin that has all."""
+        return next((self._lost[name] for name in self._names(each) if name in self._lost), None)
+
+
+def _row_ids(file: Add) -> tuple[int | None, int | None]:
+    return file.base_row_id, file.default_row_commit_version

@@ -1,0 +1,1 @@
+"""The columns of new files, and their statistics."""

@@ -1,0 +1,1 @@
+"""What moves the rows: Arrow, sorted runs of it, or Spark."""

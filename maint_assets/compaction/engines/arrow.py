@@ -1,0 +1,263 @@
+"""The rewrite of bins on executors: live rows of the inputs in, one new file a bin out.
+
+Nothing is committed here: a new file is nobody's until ``commit`` names it.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import types as T
+
+from maint_assets.compaction.reading.data_files import DataFiles
+from maint_assets.compaction.reading.footers import file_hazard, looked_at
+from maint_assets.compaction.verifying.same_rows import refuse_other_content
+from maint_assets.compaction.writing.add_actions import bin_values, kept_marks, new_path, output_add
+from maint_assets.compaction.writing.new_file import NewFile
+from maint_assets.datasets.columns import arrow_schema, batch_of, column
+from maint_assets.delta.actions import Add
+from maint_assets.delta.paths import TableRoot, relative
+from maint_assets.errors import MaintError, RewriteError, one_line
+from maint_assets.storage import read, write
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from maint_assets.commit.rewrite.values import RewrittenBin
+    from maint_assets.compaction.reading.data_files import DataFile
+    from maint_assets.compaction.reading.hazards import Hazard
+    from maint_assets.compaction.writing.add_actions import Marks
+    from maint_assets.compaction.writing.target import Rewriting
+
+REWRITTEN_SCHEMA = T.StructType([
+    column("bin", "string", "id of the bin"),
+    column("role", "string", "input or output"),
+    column("path", "string", "as the log spells it"),
+    column("size", "bigint", "bytes"),
+    column("rows", "bigint", "live rows"),
+    column("deleted", "bigint", "rows left out by a deletion vector"),
+    column("state", "string", "committed, dropped, refused or failed"),
+    column("engine", "string", "what rewrites the bin: arrow or spark"),
+    column("reason", "string", "why a bin was not committed", nullable=True),
+    column("verified", "boolean", "whether the rows of its bin were compared with the inputs"),
+    column("version", "bigint", "of the commit", nullable=True),
+    column("add", "string", "the add action", nullable=True),
+])
+"""A file of a rewritten bin."""
+
+REWRITTEN_ARROW = arrow_schema(REWRITTEN_SCHEMA)
+
+
+class _RefusedError(Exception):
+    """Arrow must not rewrite a bin."""
+
+    def __init__(self, hazard: Hazard) -> None:
+        super().__init__(hazard)
+        self.hazard = hazard
+
+
+def rewritten(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.RecordBatch]:
+    """Inputs and outputs of bins, the outputs written: REWRITTEN_SCHEMA; whole bins come together.
+
+    Raises RewriteError where a bin has other rows afterwards, and what reading raises.
+    """
+    for files in whole_bins(bins):
+        yield _rewritten_bin(files, how)
+
+
+def whole_bins(bins: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
+    """The files of each bin as the plan tells of them; whole bins come together."""
+    held: list[dict[str, Any]] = []
+    for batch in bins:
+        for row in batch.select(["bin", "rows", "live_bytes", "add"]).to_pylist():
+            if held and row["bin"] != held[0]["bin"]:
+                yield held
+                held = []
+            held.append(row)
+    if held:
+        yield held
+
+
+def remove_outputs(table: str, bins: Iterable[RewrittenBin]) -> None:
+    """Removes the new files of bins that surely were not committed."""
+    location, root = Location(table, table), TableRoot.of(table)
+    for add in (output for each in bins for output in each.outputs):
+        path = relative(add.path, root)
+        found = read.size_and_mtime(location, path)
+        if found is not None:
+            write.delete_file(location, path, size=found[0], modified_ms=found[1])
+
+
+def _rewritten_bin(files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatch:
+    """The files of one bin; what speaks against its rewrite is told of this bin alone."""
+    name = files[0]["bin"]
+    inputs = [msgspec.json.decode(file["add"], type=Add) for file in files]
+    try:
+        return _written_or_refused(name, inputs, how)
+    except MaintError as error:
+        return unwritten(name, inputs, state="failed", reason=str(error))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        reason = f"its new file cannot be written ({one_line(error)})"
+        return unwritten(name, inputs, state="failed", reason=reason)
+
+
+def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.RecordBatch:
+    """The files of a bin; ``left`` to Spark where only Spark keeps their rows."""
+    try:
+        output, counts = _output(inputs, how)
+    except _RefusedError as refused:
+        found, counts = refused.hazard, []
+        if found.engine is not None:
+            found, counts = looked_at(inputs, table=how.table, target=how.files)
+        if found is None or found.engine is None:
+            reason = (found or refused.hazard).text
+            return unwritten(name, inputs, state="refused", reason=reason)
+        rows = [
+            ledger_row(name, "input", add, rows=count, state="left", engine="spark")
+            for add, count in zip(inputs, counts, strict=True)
+        ]
+        return batch_of(rows, REWRITTEN_ARROW)
+    verified = how.row_check.takes(name)
+    if verified:
+        refuse_other_content(inputs, output, how)
+    outputs = [] if output is None else [(output, sum(counts))]
+    return written(name, zip(inputs, counts, strict=True), outputs, verified=verified)
+
+
+def written(
+    name: str,
+    inputs: Iterable[tuple[Add, int]],
+    outputs: Iterable[tuple[Add, int]],
+    *,
+    engine: str = "arrow",
+    verified: bool = False,
+) -> pa.RecordBatch:
+    """The files of a bin whose new files are written, each with its live rows."""
+    files = [*(("input", *each) for each in inputs), *(("output", *each) for each in outputs)]
+    made = [
+        ledger_row(name, role, add, rows=rows, engine=engine, verified=verified)
+        for role, add, rows in files
+    ]
+    return batch_of(made, REWRITTEN_ARROW)
+
+
+def unwritten(
+    name: str, inputs: Iterable[Add], *, state: str, reason: str | None, engine: str = "arrow"
+) -> pa.RecordBatch:
+    """The files of a bin that stays as it is."""
+    rows = [
+        ledger_row(name, "input", add, rows=0, state=state, reason=reason, engine=engine)
+        for add in inputs
+    ]
+    return batch_of(rows, REWRITTEN_ARROW)
+
+
+def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
+    """The add of the new file of inputs, None where no row lives, and the live rows of each input.
+
+    Raises _RefusedError where Arrow must not rewrite one of them; then no file is left.
+    """
+    counts: list[int] = []
+
+    files = DataFiles(Location(how.table, how.table), how.files)
+    dictionaries = files.keep_dictionaries(inputs)
+
+    def copy(new_file: NewFile) -> None:
+        counts.clear()
+        counts.extend(_copied(files, add, new_file) for add in inputs)
+
+    values, marks = bin_values(inputs, how), kept_marks(inputs)
+    output = new_data_file(copy, how, values=values, marks=marks, dictionaries=dictionaries)
+    return output, counts
+
+
+def new_data_file(
+    fill: Callable[[NewFile], None],
+    how: Rewriting,
+    *,
+    values: dict[str, str | None],
+    marks: Marks,
+    dictionaries: Sequence[str] = (),
+) -> Add | None:
+    """The add of a new file of the rows that a function gives; None, and no file, of no rows.
+
+    The function gives the columns of ``dictionaries`` as such. What it raises leaves no file. It
+    is called again where what it gave first told too little of how to write it (``NewFile.late``).
+    """
+    location, path = Location(how.table, how.table), new_path(values, how)
+    new, plain = location.file(path), frozenset[str]()
+    while True:
+        with (
+            write.new_file(location, path) as sink,
+            NewFile(sink, how, dictionaries=dictionaries, plain=plain) as new_file,
+        ):
+            fill(new_file)
+        if not new_file.late:
+            break
+        new.unlink()
+        plain |= new_file.late
+    statistics = new_file.statistics
+    if not statistics.rows:
+        new.unlink()
+        return None
+    _refuse_unread(location, path, statistics.rows)
+    return output_add(path, how, values=values, marks=marks, stats=statistics.json())
+
+
+def _copied(files: DataFiles, add: Add, new_file: NewFile) -> int:
+    """How many rows live in a file by its footer and vector: so many went into the new file."""
+    with closing(files.open(add)) as file:
+        found = file_hazard(file)
+        if found is not None:
+            raise _RefusedError(found)
+        copied = 0
+        for batch in file.rows():
+            copied += batch.num_rows
+            new_file.append(batch)
+    refuse_other_rows(file, copied)
+    return copied
+
+
+def refuse_other_rows(file: DataFile, found: int) -> None:
+    """RewriteError where a file gave other than the rows that its footer and vector tell of."""
+    if found != file.live_rows:
+        raise RewriteError(
+            file.location.uri,
+            f"{file.add.path} gave {found} rows where {file.live_rows} live",
+            "nothing was committed; report this",
+        )
+
+
+def _refuse_unread(location: Location, path: str, rows: int) -> None:
+    found = pq.read_metadata(str(location.file(path))).num_rows
+    if found != rows:
+        location.file(path).unlink()
+        raise RewriteError(
+            location.uri,
+            f"the new file {path} has {found} rows where {rows} were written",
+            "nothing was committed; look at the disk",
+        )
+
+
+def ledger_row(  # noqa: PLR0913
+    name: str,
+    role: str,
+    add: Add,
+    *,
+    rows: int,
+    state: str = "written",
+    reason: str | None = None,
+    engine: str = "arrow",
+    verified: bool = False,
+) -> tuple[Any, ...]:
+    """A file of a bin on its way into the ledger: REWRITTEN_SCHEMA."""
+    text = msgspec.json.encode(add).decode()
+    vector = add.deletion_vector
+    deleted = 0 if vector is None else vector.cardinality
+    cells = name, role, add.path, add.size, rows, deleted, state, engine, reason
+    return *cells, verified, None, text

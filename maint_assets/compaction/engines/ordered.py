@@ -1,0 +1,276 @@
+"""Bins rewritten in an order: a small one in one task, the steps of large ones as jobs over all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from maint_assets.commit.rewrite.values import RewrittenBin
+from maint_assets.compaction.engines.arrow import (
+    REWRITTEN_ARROW,
+    ledger_row,
+    remove_outputs,
+    unwritten,
+    whole_bins,
+)
+from maint_assets.compaction.engines.sorted_runs import (
+    SAMPLE_ROWS,
+    Division,
+    OrderedBin,
+    OrderedFile,
+    Runs,
+    Sample,
+    divided,
+    ordered_file,
+    sampled,
+)
+from maint_assets.compaction.verifying.row_hash import RowHash
+from maint_assets.compaction.verifying.same_rows import refuse_other_hash
+from maint_assets.compaction.writing.add_actions import bin_values
+from maint_assets.datasets.columns import batch_of
+from maint_assets.datasets.parts import PartSlice, slice_batches
+from maint_assets.datasets.rows import told, units
+from maint_assets.delta.actions import Add
+from maint_assets.errors import MaintError, RewriteError, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+    from typing_extensions import Self
+
+    from maint_assets.compaction.planning.tasks import Package
+    from maint_assets.compaction.writing.target import Rewriting
+
+SHARE_BYTES = 64 * 1024 * 1024
+"""A task of a large bin reads about so many bytes, at least one file."""
+
+_STATE, _ADD, _ROWS, _VERIFIED = (
+    REWRITTEN_ARROW.get_field_index(name) for name in ("state", "add", "rows", "verified")
+)
+_FAILURES = (MaintError, OSError, pa.ArrowException, ValueError)
+
+
+class _Share(msgspec.Struct, frozen=True):
+    """Some files of a bin: where the plan tells of them."""
+
+    bin: str
+    part: PartSlice
+
+
+class _File(msgspec.Struct, frozen=True):
+    """A new file of a bin."""
+
+    bin: str
+    number: int
+
+
+Row = tuple[Any, ...]
+Asked = TypeVar("Asked", _Share, _File)
+Made = TypeVar("Made", bound=msgspec.Struct)
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What a task made for a bin, or why it could not."""
+
+    bin: str
+    made: msgspec.Raw
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """How many rows a bin has, as far as the log tells, and how many files it becomes."""
+
+    rows: int
+    files: int
+
+    @classmethod
+    def of(cls, rows: int, size: int, how: Rewriting) -> Self:
+        """The size of a bin of so many bytes: no file is larger than the target, about."""
+        return cls(rows, max(-(-size // how.target_bytes), 1))
+
+    @property
+    def one_of(self) -> int:
+        """Of so many rows one is in the sample."""
+        return max(self.rows // SAMPLE_ROWS, 1)
+
+
+def ordered(
+    bins: Iterable[pa.RecordBatch], how: Rewriting, *, scratch: str
+) -> Iterator[pa.RecordBatch]:
+    """Inputs and outputs of bins, the outputs written: REWRITTEN_SCHEMA; a bin comes whole."""
+    for files in whole_bins(bins):
+        yield _ordered_bin(files, how, scratch)
+
+
+def ordered_by_jobs(
+    spark: SparkSession, large: Sequence[Package], how: Rewriting, *, scratch: str
+) -> list[pa.RecordBatch]:
+    """The same of large bins, a package each: one job samples, one divides, one writes them all."""
+    sizes = {each.bin: _Size.of(each.live_rows, each.live_bytes, how) for each in large}
+    shares = [share for each in large for share in _shares(each)]
+    jobs = _Jobs(spark)
+
+    def sample(share: _Share) -> Sample:
+        one_of = sizes[share.bin].one_of
+        return sampled(_adds(share.part), how, one_of=one_of, scratch=scratch)
+
+    samples = jobs.asked(shares, sample, Sample)
+
+    def divide(share: _Share) -> Runs:
+        division = Division.of(samples[share.bin], how, files=sizes[share.bin].files)
+        return divided(_adds(share.part), share.bin, division, how=how, scratch=scratch)
+
+    runs = jobs.asked(shares, divide, Runs)
+    values = {each.bin: bin_values(_adds(each.part), how) for each in large}
+
+    def write(file: _File) -> OrderedFile:
+        return ordered_file(
+            file.number, runs[file.bin], OrderedBin(file.bin, values[file.bin], how)
+        )
+
+    files = [_File(name, number) for name, size in sizes.items() for number in range(size.files)]
+    written = jobs.asked(files, write, OrderedFile)
+    found: list[pa.RecordBatch] = []
+    for each in large:
+        name, reason = each.bin, jobs.failed.get(each.bin)
+        try:
+            if reason is None:
+                found.append(_assembled(name, runs[name], written[name], how=how))
+        except RewriteError as error:
+            reason = str(error)
+        if reason is not None:
+            inputs = _adds(each.part)
+            found.append(_failed(name, inputs, written[name], how=how, reason=reason))
+    return found
+
+
+def _ordered_bin(files: list[dict[str, Any]], how: Rewriting, scratch: str) -> pa.RecordBatch:
+    """The files of one bin, all steps in this task."""
+    name, inputs = files[0]["bin"], [_add(each["add"]) for each in files]
+    rows = sum(each["rows"] or 0 for each in files)
+    size = _Size.of(rows, sum(each["live_bytes"] for each in files), how)
+    written: list[OrderedFile] = []
+    try:
+        sample = sampled(inputs, how, one_of=size.one_of, scratch=scratch)
+        division = Division.of([sample], how, files=size.files)
+        runs = [divided(inputs, name, division, how=how, scratch=scratch)]
+        one = OrderedBin(name, bin_values(inputs, how), how)
+        for number in range(size.files):
+            written.append(ordered_file(number, runs, one))
+        return _assembled(name, runs, written, how=how)
+    except _FAILURES as error:
+        return _failed(name, inputs, written, how=how, reason=_reason(error))
+
+
+class _Jobs:
+    """Jobs over files of bins; a bin for which one task fails is left out of the next job.
+
+    ``failed`` says why.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self.failed: dict[str, str] = {}
+
+    def asked(
+        self, of: Sequence[Asked], function: Callable[[Asked], Made], kind: type[Made]
+    ) -> dict[str, list[Made]]:
+        """What a function makes, a task each, by bin and in order."""
+
+        def answers(some: list[Asked]) -> Iterator[pa.RecordBatch]:
+            for each in some:
+                yield told(_answer(each, function))
+
+        wanted = [[each] for each in of if each.bin not in self.failed]
+        found: dict[str, list[Made]] = {each.bin: [] for each in of}
+        if not wanted:
+            return found
+        for answer in units(self._spark, wanted, answers, kind=type(of[0])).values(_Answer):
+            if answer.error is not None:
+                self.failed.setdefault(answer.bin, answer.error)
+            else:
+                found[answer.bin].append(msgspec.json.decode(answer.made, type=kind))
+        return found
+
+
+def _answer(each: Asked, function: Callable[[Asked], Made]) -> _Answer:
+    try:
+        return _Answer(each.bin, msgspec.Raw(msgspec.json.encode(function(each))))
+    except _FAILURES as error:
+        return _Answer(each.bin, msgspec.Raw(b"null"), _reason(error))
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, MaintError):
+        return str(error)
+    return f"its new files cannot be written ({one_line(error)})"
+
+
+def _assembled(
+    name: str, runs: Iterable[Runs], written: Iterable[OrderedFile], *, how: Rewriting
+) -> pa.RecordBatch:
+    """The files of a bin whose new files are there. RewriteError where they hold other rows."""
+    ledger = [row for each in runs for row in each.ledger]
+    inputs = [row for row in ledger if row[_STATE] == "written"]
+    outputs = [(each.add, each.add.num_records or 0) for each in written if each.add is not None]
+    _refuse_other_rows(name, inputs, outputs, how=how)
+    _refuse_other_hashes(name, runs, written, how=how)
+    verified = any(row[_VERIFIED] for row in inputs)
+    new = [ledger_row(name, "output", add, rows=rows, verified=verified) for add, rows in outputs]
+    return batch_of([*ledger, *new], REWRITTEN_ARROW)
+
+
+def _refuse_other_rows(
+    name: str, inputs: Iterable[Row], outputs: Iterable[tuple[Add, int]], *, how: Rewriting
+) -> None:
+    rows, new_rows = sum(row[_ROWS] for row in inputs), sum(count for _, count in outputs)
+    if rows != new_rows:
+        found = f"bin {name} has {new_rows} rows in new files where {rows} live"
+        raise RewriteError(how.table, found, "nothing was committed; report this")
+
+
+def _refuse_other_hashes(
+    name: str, runs: Iterable[Runs], written: Iterable[OrderedFile], *, how: Rewriting
+) -> None:
+    expected, found = RowHash(), RowHash()
+    for each in runs:
+        expected.merge(each.hashed)
+    for each in written:
+        found.merge(each.hashed)
+    refuse_other_hash(how.table, f"bin {name}", found=found, expected=expected)
+
+
+def _failed(
+    name: str, inputs: list[Add], written: Iterable[OrderedFile], *, how: Rewriting, reason: str
+) -> pa.RecordBatch:
+    """The files of a bin that stays as it is; its new files are removed."""
+    outputs = tuple(each.add for each in written if each.add is not None)
+    remove_outputs(how.table, [RewrittenBin(name, (), outputs)])
+    return unwritten(name, inputs, state="failed", reason=reason)
+
+
+def _shares(package: Package) -> list[_Share]:
+    """The files of a large bin in shares of about SHARE_BYTES, as far as their number tells."""
+    part = package.part
+    wanted = min(max(-(-package.bytes // SHARE_BYTES), 1), part.rows)
+    cuts = [part.first + part.rows * at // wanted for at in range(wanted + 1)]
+    return [
+        _Share(package.bin, PartSlice(part.path, "", first, end - first))
+        for first, end in pairwise(cuts)
+    ]
+
+
+def _adds(part: PartSlice) -> list[Add]:
+    return [
+        _add(text) for batch in slice_batches(part, ["add"]) for text in batch["add"].to_pylist()
+    ]
+
+
+def _add(text: str) -> Add:
+    return msgspec.json.decode(text, type=Add)

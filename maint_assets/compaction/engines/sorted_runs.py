@@ -1,0 +1,323 @@
+"""The rewrite of a bin in the order of a curve, on executors (optimize.md 4.2, 4.3, 16).
+
+Three steps: a sample of the files tells which positions go into which new file; the rows of each
+share of the files are cut into runs, sorted, in scratch; each new file is made of its ranges of
+all runs. No step holds more than a run and a few row groups, whatever the size of the bin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from contextlib import closing
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from maint_assets.compaction.engines.arrow import ledger_row, new_data_file, refuse_other_rows
+from maint_assets.compaction.ordering.positions import Positions, key_columns, mixed, splits
+from maint_assets.compaction.reading.data_files import DataFiles
+from maint_assets.compaction.reading.footers import file_hazard
+from maint_assets.compaction.verifying.row_hash import RowHash
+from maint_assets.compaction.verifying.same_rows import file_hash
+from maint_assets.compaction.writing.add_actions import Marks
+from maint_assets.datasets.parts import unwritten
+from maint_assets.delta.actions import Add
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from maint_assets.compaction.ordering.curve import Keys
+    from maint_assets.compaction.ordering.order import Ordering
+    from maint_assets.compaction.reading.data_files import DataFile
+    from maint_assets.compaction.reading.hazards import Hazard
+    from maint_assets.compaction.writing.new_file import NewFile
+    from maint_assets.compaction.writing.target import Rewriting
+
+SAMPLE_ROWS = 200_000
+"""About so many rows of a bin are looked at for its order."""
+
+RUN_BYTES = 128 * 1024 * 1024
+"""Rows that are sorted at once, in bytes of memory; about three times as much is held."""
+
+RANGE_BYTES = 32 * 1024 * 1024
+"""A range of a new file has about so many bytes in memory: it is sorted when it is written."""
+
+MOST_RANGES = 4096
+"""Ranges of a bin: each run has a place for each."""
+
+_POSITION, _TIE = "__maint_assets_position", "__maint_assets_tie"
+_PROBED_ROWS = 4096
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """Rows of a share of a bin's files, those columns only by which they are ordered.
+
+    ``bytes`` is what all rows of the share take in memory, about.
+    """
+
+    path: str
+    bytes: int
+
+
+class Runs(msgspec.Struct, frozen=True):
+    """The sorted rows of a share of a bin's files, and the ledger of the files.
+
+    A run has as many batches as new files have ``ranges``, that many a file.
+    ``hashed`` are rows, sum and exclusive or of the hashes of rows that go into checked files.
+    """
+
+    paths: list[str]
+    ranges: int
+    ledger: list[tuple[Any, ...]]
+    hashed: tuple[int, int, int]
+
+
+class OrderedBin(NamedTuple):
+    """A bin whose rows are in runs, and the partition values of its new files."""
+
+    bin: str
+    values: dict[str, str | None]
+    how: Rewriting
+
+
+class OrderedFile(msgspec.Struct, frozen=True):
+    """A new file, None where no row fell into it, and the hash of its rows if they are compared."""
+
+    add: Add | None
+    hashed: tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Division:
+    """Which positions go where: ``ranges`` neighbouring ones a file, cut at ``splits``."""
+
+    positions: Positions
+    splits: Keys
+    ranges: int
+
+    @classmethod
+    def of(cls, samples: Iterable[Sample], how: Rewriting, *, files: int) -> Division:
+        """The division of a bin into so many files; the same for the same samples."""
+        return _division(tuple(samples), _ordering(how), files)
+
+
+@lru_cache(maxsize=2)
+def _division(samples: tuple[Sample, ...], ordering: Ordering, files: int) -> Division:
+    """The same; a worker that divides several shares of a bin makes it once."""
+    sample = pa.concat_tables([_table(each.path) for each in samples]).combine_chunks()
+    positions = Positions.of(sample, ordering)
+    found = [positions.of_rows(each, _ties(each)) for each in sample.to_batches()]
+    every = np.concatenate(found) if found else np.zeros(0, np.uint64)
+    in_memory = sum(each.bytes for each in samples)
+    ranges = min(max(in_memory // files // RANGE_BYTES, 1), max(MOST_RANGES // files, 1))
+    return Division(positions, splits(every, files * ranges), ranges)
+
+
+def sampled(inputs: Iterable[Add], how: Rewriting, *, one_of: int, scratch: str) -> Sample:
+    """One of so many live rows of each file, always the same ones."""
+    keys = key_columns(how.files, _ordering(how).columns)
+    schema = keys.arrow.append(pa.field(_TIE, pa.uint64()))
+    files = DataFiles(Location(how.table, how.table), keys)
+    width = _Width(DataFiles(files.location, how.files))
+    path, size = _scratch_file(scratch, "sample"), 0.0
+    with unwritten(scratch), pa.ipc.new_stream(str(path), schema, options=_LZ4) as writer:
+        for file in _readable(files, inputs):
+            size += file.live_rows * width.of(file.add)
+            for rows in _one_of(file, one_of, schema):
+                writer.write_batch(rows)
+    return Sample(str(path), int(size))
+
+
+def _readable(files: DataFiles, inputs: Iterable[Add]) -> Iterator[DataFile]:
+    """The files that Arrow may rewrite, each closed behind."""
+    for add in inputs:
+        with closing(files.open(add)) as file:
+            if file_hazard(file) is None:
+                yield file
+
+
+class _Width:
+    """What a row takes in memory, by the first rows of the first file that has some."""
+
+    def __init__(self, files: DataFiles) -> None:
+        self._files = files
+        self._bytes: float | None = None
+
+    def of(self, add: Add) -> float:
+        """The bytes of a row; 0 where no file up to this one has a row."""
+        if self._bytes is None:
+            for file in _readable(self._files, [add]):
+                for batch in file.rows():
+                    some = batch.slice(0, _PROBED_ROWS)
+                    self._bytes = some.nbytes / some.num_rows
+                    break
+        return self._bytes or 0.0
+
+
+def _one_of(file: DataFile, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch, ties in _with_ties(file):
+        taken = pa.array(ties % np.uint64(number) == 0)
+        rows = [each.filter(taken) for each in (*batch.columns, pa.array(ties))]
+        yield pa.RecordBatch.from_arrays(rows, schema=schema)
+
+
+def divided(
+    inputs: Iterable[Add], bin_: str, division: Division, *, how: Rewriting, scratch: str
+) -> Runs:
+    """The rows of files in runs, and the ledger rows of the files.
+
+    A file that Arrow must not rewrite is passed over: it is a bin for itself, left to Spark or
+    refused.
+    """
+    files = DataFiles(Location(how.table, how.table), how.files)
+    runs, ledger = _RunFiles(bin_, division, how, scratch=scratch), []
+    for add in inputs:
+        with closing(files.open(add)) as file:
+            hazard = file_hazard(file)
+            if hazard is not None:
+                ledger.append(_apart(bin_, file, hazard))
+                continue
+            refuse_other_rows(file, runs.take(file))
+        rows = file.live_rows
+        ledger.append(ledger_row(bin_, "input", add, rows=rows, verified=runs.is_checked))
+    runs.flush()
+    return Runs(runs.paths, division.ranges, ledger, runs.hashed.values)
+
+
+def _apart(bin_: str, file: DataFile, hazard: Hazard) -> tuple[Any, ...]:
+    """The ledger row of a file that Arrow must not rewrite: it is a bin for itself."""
+    name = f"{bin_}-{hashlib.sha256(file.add.path.encode()).hexdigest()[:8]}"
+    if hazard.engine is None:
+        return ledger_row(name, "input", file.add, rows=0, state="refused", reason=hazard.text)
+    rows = file.live_rows
+    return ledger_row(name, "input", file.add, rows=rows, state="left", engine=hazard.engine)
+
+
+def ordered_file(number: int, runs: Sequence[Runs], of: OrderedBin) -> OrderedFile:
+    """The new file of this number of a bin."""
+    how, ordering = of.how, _ordering(of.how)
+    paths = [path for each in runs for path in each.paths]
+    opened = [pa.ipc.open_file(pa.memory_map(path)) for path in paths]
+    ranges, schema = runs[0].ranges, _run_schema(how)
+
+    def fill(new_file: NewFile) -> None:
+        for at in range(number * ranges, (number + 1) * ranges):
+            batches = [run.get_batch(at) for run in opened]
+            rows = pa.Table.from_batches(batches, schema).combine_chunks()
+            if rows.num_rows:
+                order = np.argsort(rows[_POSITION].to_numpy(), kind="stable")
+                for batch in rows.drop_columns(_POSITION).take(order).to_batches():
+                    new_file.append(batch)
+
+    marks = Marks(ordering.tags(cube_id(of.bin)), ordering.provider)
+    add = new_data_file(fill, how, values=of.values, marks=marks)
+    if add is None or not how.row_check.compares(of.bin, number):
+        return OrderedFile(add)
+    return OrderedFile(add, file_hash(add, how).values)
+
+
+def cube_id(bin_: str) -> str:
+    """The id of the cube that a bin becomes."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"maint_assets {bin_}"))
+
+
+class _RunFiles:
+    """Rows on their way into runs: held until they make one, then sorted and written."""
+
+    def __init__(self, bin_: str, division: Division, how: Rewriting, *, scratch: str) -> None:
+        self.paths: list[str] = []
+        self.hashed = RowHash()
+        self._division, self._scratch = division, scratch
+        self._schema = _run_schema(how)
+        files = (len(division.splits) + 1) // division.ranges
+        checked = [number for number in range(files) if how.row_check.compares(bin_, number)]
+        self._checked = np.array(checked, np.int64)
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether rows of the bin are compared."""
+        return bool(len(self._checked))
+
+    def take(self, file: DataFile) -> int:
+        """Takes in the live rows of a file, and says how many there were."""
+        found = 0
+        for batch, ties in _with_ties(file):
+            found += batch.num_rows
+            self._append(batch, self._division.positions.of_rows(batch, ties))
+        return found
+
+    def _append(self, batch: pa.RecordBatch, positions: Keys) -> None:
+        if self.is_checked:
+            found = np.searchsorted(self._division.splits, positions, side="right")
+            checked = np.isin(found // self._division.ranges, self._checked)
+            self.hashed.add(batch.filter(pa.array(checked)))
+        columns = [*batch.columns, pa.array(positions)]
+        self._held.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        self._bytes += batch.nbytes
+        if self._bytes >= RUN_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is held as a run."""
+        if not self._held:
+            return
+        rows = pa.Table.from_batches(self._held).combine_chunks()
+        self._held, self._bytes = [], 0
+        positions = rows[_POSITION].to_numpy()
+        order = np.argsort(positions)
+        inner = np.searchsorted(positions[order], self._division.splits, side="left")
+        ends = [0, *inner.tolist(), rows.num_rows]
+        (sorted_rows,) = rows.take(order).combine_chunks().to_batches()
+        path = _scratch_file(self._scratch, "run")
+        with (
+            unwritten(self._scratch),
+            pa.ipc.new_file(str(path), self._schema, options=_LZ4) as writer,
+        ):
+            for first, end in pairwise(ends):
+                writer.write_batch(sorted_rows.slice(first, end - first))
+        self.paths.append(str(path))
+
+
+def _ordering(how: Rewriting) -> Ordering:
+    if how.ordering is None:
+        raise ValueError("a rewrite without an order")
+    return how.ordering
+
+
+def _run_schema(how: Rewriting) -> pa.Schema:
+    return how.files.arrow.append(pa.field(_POSITION, pa.uint64()))
+
+
+def _with_ties(file: DataFile) -> Iterator[tuple[pa.RecordBatch, Keys]]:
+    """The live rows of a file, each with its number."""
+    seed = int.from_bytes(hashlib.sha256(file.add.path.encode()).digest()[:8], "big")
+    at = 0
+    for batch in file.rows():
+        yield batch, mixed(seed, np.arange(at, at + batch.num_rows))
+        at += batch.num_rows
+
+
+def _ties(batch: pa.RecordBatch) -> Keys:
+    return batch[_TIE].to_numpy()
+
+
+def _table(path: str) -> pa.Table:
+    with pa.OSFile(path) as file, pa.ipc.open_stream(file) as stream:
+        return stream.read_all()
+
+
+def _scratch_file(scratch: str, kind: str) -> Path:
+    with unwritten(scratch):
+        Path(scratch).mkdir(parents=True, exist_ok=True)
+    return Path(scratch) / f"{kind}-{uuid.uuid4()}.arrow"

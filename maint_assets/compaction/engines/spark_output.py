@@ -1,0 +1,112 @@
+"""How a file that Spark wrote for a bin becomes a data file: looked at, counted, given its name."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from maint_assets.compaction.columns.physical import FIELD_ID, has_variants
+from maint_assets.compaction.engines.arrow import unwritten, written
+from maint_assets.compaction.engines.spark_rows import SparkBin
+from maint_assets.compaction.reading.data_files import data_file
+from maint_assets.compaction.reading.matching import inner_fields
+from maint_assets.compaction.reading.row_width import RowWidth
+from maint_assets.compaction.writing.add_actions import bin_values, kept_marks, new_path, output_add
+from maint_assets.delta.actions import Add
+from maint_assets.delta.partitions import log_path
+from maint_assets.errors import MaintError, RewriteError, one_line
+from maint_assets.storage import write
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+    from maint_assets.compaction.columns.statistics import FileStatistics
+    from maint_assets.compaction.writing.target import Rewriting
+
+
+class SparkFile(msgspec.Struct, frozen=True):
+    """What Spark wrote for a bin, in a directory; or the state of the bin and why it is none."""
+
+    of: SparkBin
+    directory: str
+    state: str | None = None
+    reason: str | None = None
+
+
+def adopted(new: SparkFile, how: Rewriting) -> pa.RecordBatch:
+    """The files of a bin, the new one in its place in the table: REWRITTEN_SCHEMA."""
+    name, inputs = new.of.bin, new.of.adds
+    stays = partial(unwritten, name, inputs, engine="spark")
+    if new.state is not None:
+        return stays(state=new.state, reason=new.reason)
+    try:
+        output = _output(new, how)
+    except MaintError as error:
+        return stays(state="failed", reason=str(error))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        reason = f"its new file cannot be written ({one_line(error)})"
+        return stays(state="failed", reason=reason)
+    outputs = [] if output is None else [(output, sum(new.of.rows))]
+    return written(name, zip(inputs, new.of.rows, strict=True), outputs, engine="spark")
+
+
+def _output(new: SparkFile, how: Rewriting) -> Add | None:
+    """The add of the new file; None where no row of the inputs lives."""
+    table, expected = Location(how.table, how.table), sum(new.of.rows)
+    files = sorted(Path(new.directory).glob("part-*.parquet"))
+    if len(files) != (1 if expected else 0):
+        raise _refused(how, f"Spark wrote {len(files)} files for {expected} rows")
+    if not files:
+        return None
+    statistics = _statistics(files[0], how)
+    if statistics.rows != expected:
+        raise _refused(how, f"Spark wrote {statistics.rows} rows where {expected} live")
+    values = bin_values(new.of.adds, how)
+    path = new_path(values, how)
+    write.put_file(table, path, files[0])
+    return output_add(
+        path, how, values=values, marks=kept_marks(new.of.adds), stats=statistics.json()
+    )
+
+
+def _statistics(written: Path, how: Rewriting) -> FileStatistics:
+    """The statistics of a file whose columns are those of new files. Raises RewriteError."""
+    found = how.statistics()
+    names = how.files.arrow.names
+    add = Add(log_path(written.name), 0)
+    with data_file(Location(str(written.parent), str(written.parent)), add) as file:
+        _refuse_other_columns(file, how)
+        for batch in RowWidth().batches(file, names):
+            if any(batch.column(name).null_count for name in how.files.row_tracking or ()):
+                raise _refused(how, "rows have no row id or version, though the table tracks them")
+            found.add(batch)
+    return found
+
+
+def _refuse_other_columns(file: pq.ParquetFile, how: Rewriting) -> None:
+    """Names, types, field ids: as Arrow would have written them, but for the parts of variants."""
+    kinds = {field.physical_name: field.type for field in how.files.data}
+    columns = file.schema_arrow
+    expected = how.files.arrow
+    if columns.names != expected.names:
+        raise _refused(how, f"the new file has the columns {columns.names}")
+    for column, wanted in zip(columns, expected, strict=True):
+        holds_variants = column.name in kinds and has_variants(kinds[column.name])
+        if not holds_variants and _shape(column) != _shape(wanted):
+            raise _refused(how, f"column {column.name} became {column.type}, not {wanted.type}")
+
+
+def _shape(column: pa.Field) -> tuple[Any, ...]:
+    """Name, field id, and type of a column; types with parts may have other names within Arrow."""
+    parts = inner_fields(column.type)
+    number = (column.metadata or {}).get(FIELD_ID)
+    return column.name, number, *(map(_shape, parts) if parts else (column.type,))
+
+
+def _refused(how: Rewriting, found: str) -> RewriteError:
+    return RewriteError(how.table, found, "nothing of the bin was committed; report this")

@@ -1,0 +1,215 @@
+"""The rows of bins as Spark reads them from data files: live, with what new files hold beside them.
+
+Spark finds the files through links, in a directory a bin, named by bin and position: no name of a
+data file can mean something else to Spark (a pattern, a hidden file, a partition), and the name
+tells the file's place.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from maint_assets.compaction.columns.spark_schema import spark_schema, spark_type
+from maint_assets.compaction.reading.data_files import data_file
+from maint_assets.compaction.reading.deleted_rows import deleted_rows
+from maint_assets.compaction.reading.hazards import calendar_is_told
+from maint_assets.compaction.reading.locations import data_path
+from maint_assets.datasets.columns import arrow_schema, batch_of, column
+from maint_assets.datasets.rows import packed, units
+from maint_assets.delta.actions import Add, DeletionVector
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from maint_assets.compaction.columns.physical import FileSchema
+    from maint_assets.compaction.writing.target import Rewriting
+
+_RESERVED = "__maint_assets_"
+BIN, POSITION, FILE, ROW = (f"{_RESERVED}{name}" for name in ("bin", "at", "file", "row"))
+_FIRST_ID, _VERSION, _VALUES = (f"{_RESERVED}{name}" for name in ("id", "version", "values"))
+
+_FILES = T.StructType([
+    column(FILE, "string", "name of the link"),
+    column(BIN, "string", "id of the bin"),
+    column(POSITION, "bigint", "place of the file in its bin"),
+    column(_FIRST_ID, "bigint", "base row id", nullable=True),
+    column(_VERSION, "bigint", "default row commit version", nullable=True),
+    column(_VALUES, "string", "partition values by physical name, JSON"),
+])
+_FILES_ARROW = arrow_schema(_FILES)
+
+_DELETED = T.StructType([column(FILE, "string"), column(ROW, "bigint")])
+_DELETED_ARROW = arrow_schema(_DELETED)
+
+_VECTOR_ROWS = 65_536
+
+MOST_TASKS = 200
+"""Tasks of a job over bins or files, if there are so many."""
+
+# Old days and moments of a file that does not tell their calendar are no one's to guess: such a
+# read fails, all others are as if the option was not there.
+_CALENDARS = {"told": "CORRECTED", "untold": "EXCEPTION"}
+
+
+class SparkBin(msgspec.Struct, frozen=True):
+    """A bin that Spark rewrites: its adds, and how many rows of each live."""
+
+    bin: str
+    adds: list[Add]
+    rows: list[int]
+
+    def links(self) -> list[tuple[str, Add]]:
+        """The name of the link to each file."""
+        return [(f"{self.bin}-{at}.parquet", add) for at, add in enumerate(self.adds)]
+
+
+class _Vector(msgspec.Struct, frozen=True):
+    """A file with a deletion vector."""
+
+    link: str
+    vector: DeletionVector
+
+
+class SparkInputs:
+    """The data files of bins, linked to in a directory; ``rows`` are those of some of them."""
+
+    def __init__(
+        self, session: SparkSession, bins: Sequence[SparkBin], how: Rewriting, *, scratch: str
+    ) -> None:
+        """Links to the files, on executors. StorageError for one that cannot be opened."""
+        self._session, self._how = session, how
+        self._directory, table = f"{scratch}/in", how.table
+
+        def link(some: list[SparkBin]) -> Iterator[pa.RecordBatch]:
+            for each in some:
+                yield batch_of(_linked(each, table, f"{scratch}/in"), _FILES_ARROW)
+
+        packages = packed(bins, MOST_TASKS, weight=lambda each: len(each.adds))
+        made = units(session, packages, link, kind=SparkBin).as_frame(_FILES)
+        self._files = session.createDataFrame(made.collect(), _FILES)
+
+    def rows(self, bins: Sequence[SparkBin]) -> DataFrame:
+        """The live rows in the columns of new files, with BIN, POSITION and ROW (physical index).
+
+        Reading fails where the calendar of old days and moments is not known.
+        """
+        found = [
+            self._read(directories, mode)
+            for told, mode in _CALENDARS.items()
+            if (directories := self._linked_to(bins, told))
+        ]
+        every = found[0] if len(found) == 1 else found[0].union(found[1])
+        vectors = [
+            _Vector(link, add.deletion_vector)
+            for each in bins
+            for link, add in each.links()
+            if add.deletion_vector is not None
+        ]
+        if vectors:
+            every = every.join(self._deleted(vectors), [FILE, ROW], "left_anti")
+        known = every.join(F.broadcast(self._files), FILE)
+        return known.select(*_columns(self._how.files), BIN, POSITION, ROW)
+
+    def _linked_to(self, bins: Sequence[SparkBin], told: str) -> list[str]:
+        every = (Path(self._directory, told, each.bin) for each in bins)
+        return [uri(str(directory)) for directory in every if directory.exists()]
+
+    def _read(self, directories: list[str], mode: str) -> DataFrame:
+        files = (
+            self._session.read
+            .schema(_read_schema(self._how.files))
+            .option("datetimeRebaseMode", mode)
+            .option("int96RebaseMode", mode)
+            # A flipped bit must not get a new, right checksum.
+            .option("parquet.page.verify-checksum.enabled", "true")
+            # No columns from directories' names, no patterns in them.
+            .option("recursiveFileLookup", "true")
+            .option("__globPaths__", "false")
+            .parquet(*directories)
+        )
+        told = files.metadataColumn("_metadata")
+        return files.select("*", told["file_name"].alias(FILE), told["row_index"].alias(ROW))
+
+    def _deleted(self, vectors: list[_Vector]) -> DataFrame:
+        """The rows that deletion vectors take away."""
+        table = self._how.table
+
+        def read(some: list[_Vector]) -> Iterator[pa.RecordBatch]:
+            for each in some:
+                yield from _deleted_of(each, table)
+
+        packages = packed(vectors, MOST_TASKS, weight=lambda each: each.vector.cardinality)
+        return units(self._session, packages, read, kind=_Vector).as_frame(_DELETED)
+
+
+def reserved_name(files: FileSchema) -> str | None:
+    """A column of the table that Spark would take for one of ours; None if there is none."""
+    names = (name for name in files.arrow.names if name.lower().startswith(_RESERVED))
+    return next(names, None)
+
+
+def uri(path: str) -> str:
+    """A local path to Spark, whatever its default file system is; Hadoop does not decode it."""
+    return f"file://{path}"
+
+
+def _linked(each: SparkBin, table: str, directory: str) -> Iterator[tuple[object, ...]]:
+    """Makes the links of a bin; what the log says of each file."""
+    location = Location(table, table)
+    for at, (name, add) in enumerate(each.links()):
+        with data_file(location, add) as file:
+            told = calendar_is_told(file.metadata.metadata or {})
+        link = Path(directory, "told" if told else "untold", each.bin, name)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        # A task may run twice.
+        link.unlink(missing_ok=True)
+        link.symlink_to(data_path(location, add.path))
+        values = msgspec.json.encode(add.partition_values).decode()
+        yield name, each.bin, at, add.base_row_id, add.default_row_commit_version, values
+
+
+def _deleted_of(each: _Vector, table: str) -> Iterator[pa.RecordBatch]:
+    rows = deleted_rows(Location(table, table), each.vector).astype(np.int64)
+    for first in range(0, len(rows), _VECTOR_ROWS):
+        some = pa.array(rows[first : first + _VECTOR_ROWS])
+        link = pa.repeat(pa.scalar(each.link), len(some))
+        yield pa.RecordBatch.from_arrays([link, some], schema=_DELETED_ARROW)
+
+
+def _read_schema(files: FileSchema) -> T.StructType:
+    """What is read of data files: a column that one of them lacks is null there."""
+    schema = spark_schema(files.data)
+    for name in files.row_tracking or ():
+        schema.add(name, T.LongType())
+    return schema
+
+
+def _columns(files: FileSchema) -> Iterable[Column]:
+    """The columns of new files, in the order of ``files.arrow``."""
+    yield from (_column(field.physical_name) for field in files.data)
+    values = F.from_json(F.col(_VALUES), "map<string, string>")
+    for field in files.partitions:
+        text = F.nullif(F.try_element_at(values, F.lit(field.physical_name)), F.lit(""))
+        (schema,) = spark_schema([field]).fields
+        value = text.cast(spark_type(field.type))
+        yield value.alias(field.physical_name, metadata=schema.metadata)
+    if files.row_tracking is not None:
+        row_id, version = files.row_tracking
+        told = F.col(_FIRST_ID) + F.col(ROW)
+        yield F.coalesce(_column(row_id), told).alias(row_id)
+        yield F.coalesce(_column(version), F.col(_VERSION)).alias(version)
+
+
+def _column(name: str) -> Column:
+    """A column by its whole name, whatever is in it."""
+    return F.col(f"`{name.replace('`', '``')}`")

@@ -1,0 +1,1 @@
+"""By which columns rows are ordered, and where a row goes."""

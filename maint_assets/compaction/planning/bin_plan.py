@@ -1,0 +1,73 @@
+"""The bins of a table: live files judged where they are read, packed where partitions meet."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from maint_assets.compaction.columns.physical import has_variants
+from maint_assets.compaction.planning.budget import within_budget
+from maint_assets.compaction.planning.dropped_columns import Held, with_dropped_columns
+from maint_assets.compaction.planning.packing import Judge, candidates, compaction_bins
+from maint_assets.compaction.planning.partition_filter import of_partitions
+from maint_assets.compaction.reading.footers import is_promising
+from maint_assets.datasets.exchange import BUCKET_ROWS, exchanged, in_waves
+from maint_assets.snapshot.whole.live_adds import live_adds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from maint_assets.compaction.plan import Selection
+    from maint_assets.compaction.writing.target import Rewriting
+    from maint_assets.datasets.rows import Rows
+    from maint_assets.snapshot.head import TableHead
+
+_FOOTERS = 500
+"""Files that one task looks into, if there are no more."""
+
+
+def planned_bins(  # noqa: PLR0913
+    spark: SparkSession,
+    head: TableHead,
+    selection: Selection,
+    *,
+    how: Rewriting,
+    live_files: int,
+    parallelism: int,
+    scratch: str,
+) -> Rows:
+    """Every live file of the head's version, in a bin or with the reason why it stays.
+
+    COMPACTION_SCHEMA. Raises PredicateError; executors raise CorruptLogError and LogGapError, and
+    StorageError for a file of which a purge cannot tell what it holds.
+    """
+    files = how.files
+    partitions = files.table.partitions
+    engine = "spark" if has_variants(files.table.data) else "arrow"
+    judge = partial(candidates, judge=Judge(head.root, partitions, selection, engine, how.ordering))
+    live = live_adds(spark, head, parallelism=parallelism, scratch=scratch)
+    judged = [rows.then(judge) for rows in live]
+    if selection.where is not None:
+        where, table = selection.where, head.table
+        judged = [of_partitions(r, where, partitions=partitions, table=table) for r in judged]
+    if selection.purge:
+        if live_files > _FOOTERS:
+            tasks = in_waves(-(-live_files // _FOOTERS), parallelism)
+            judged = [exchanged(spark, judged, by=["path"], buckets=tasks, scratch=scratch)]
+        look = partial(with_dropped_columns, held=Held.of(head, files.table))
+        judged = [rows.then(look) for rows in judged]
+    buckets = -(-live_files // BUCKET_ROWS)
+    pack = partial(compaction_bins, selection=selection, ordering=how.ordering is not None)
+    if buckets <= 1 and len(judged) == 1 and judged[0].tasks == 1:
+        packed = judged[0].then(pack)
+    else:
+        met = exchanged(
+            spark, judged, by=["partition"], buckets=in_waves(buckets, parallelism), scratch=scratch
+        )
+        packed = met.then(pack)
+    if selection.max_bytes is None:
+        return packed
+    # One task sees all bins: it alone can tell where the budget ends.
+    every = exchanged(spark, [packed], by=["engine"], buckets=1, scratch=scratch)
+    promising = partial(is_promising, table=head.location.path, target=files)
+    return every.then(partial(within_budget, max_bytes=selection.max_bytes, is_promising=promising))

@@ -1,0 +1,86 @@
+"""How much of a plan one run executes: whole bins up to a number of bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from maint_assets.compaction.planning.packing import COMPACTION_ARROW
+from maint_assets.datasets.columns import runs
+from maint_assets.delta.actions import Add
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+
+class _Bin(NamedTuple):
+    """A bin: when its first file came, its bytes, and where its add actions are."""
+
+    added: int
+    name: str
+    size: int
+    adds: tuple[pa.Array, ...]
+
+
+def within_budget(
+    files: Iterable[pa.RecordBatch],
+    *,
+    max_bytes: int,
+    is_promising: Callable[[Iterable[Add]], bool],
+) -> Iterator[pa.RecordBatch]:
+    """The files, those of bins beyond so many bytes without a bin: ``postponed``.
+
+    Bins are taken from the oldest on, whatever their order; one that does not fit is passed over.
+    One that is not promising comes behind all others: what is refused in every run must not keep
+    the rest from being rewritten.
+    """
+    held = list(files)
+    behind: list[_Bin] = []
+    taken: list[str] = []
+    for each in sorted(_bins(held), key=lambda each: each[:2]):
+        if each.size > max_bytes:
+            continue
+        if is_promising(_adds(each)):
+            taken.append(each.name)
+            max_bytes -= each.size
+        else:
+            behind.append(each)
+    for each in behind:
+        if each.size <= max_bytes:
+            taken.append(each.name)
+            max_bytes -= each.size
+    for batch in held:
+        kept = pc.is_in(batch["bin"], pa.array(taken, pa.string()))
+        yield _postponed(batch, pc.or_(kept, pc.is_null(batch["bin"])))
+
+
+def _bins(held: Iterable[pa.RecordBatch]) -> Iterable[_Bin]:
+    """The bins of all files: those of one lie together, in one batch or in two."""
+    found: dict[str, _Bin] = {}
+    for batch in held:
+        planned = batch.filter(pc.is_valid(batch["bin"]))
+        for start, end in runs(planned["bin"]):
+            files = planned.slice(start, end - start)
+            name = files["bin"][0].as_py()
+            added, size = pc.min(files["added"]).as_py(), pc.sum(files["size"]).as_py()
+            former = found.get(name, _Bin(added, name, 0, ()))
+            adds = (*former.adds, files["add"])
+            found[name] = _Bin(min(former.added, added), name, former.size + size, adds)
+    return found.values()
+
+
+def _adds(each: _Bin) -> Iterator[Add]:
+    for texts in each.adds:
+        for text in texts.to_pylist():
+            yield msgspec.json.decode(text, type=Add)
+
+
+def _postponed(batch: pa.RecordBatch, keep: pa.Array) -> pa.RecordBatch:
+    nothing = pa.scalar(None, pa.string())
+    columns = {name: batch[name] for name in COMPACTION_ARROW.names}
+    columns["bin"] = pc.if_else(keep, batch["bin"], nothing)
+    columns["reason"] = pc.if_else(keep, batch["reason"], "postponed")
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=COMPACTION_ARROW)

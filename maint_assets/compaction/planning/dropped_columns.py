@@ -1,0 +1,96 @@
+"""Files that still hold columns which the table has dropped: told by their footers (O4.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from maint_assets.compaction.planning.packing import COMPACTION_ARROW
+from maint_assets.compaction.reading.data_files import data_file
+from maint_assets.compaction.reading.matching import sources
+from maint_assets.delta.actions import Add
+from maint_assets.delta.schema import Array, Map, Struct, Type
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from typing_extensions import Self
+
+    from maint_assets.compaction.reading.matching import Source
+    from maint_assets.delta.schema import TableSchema
+    from maint_assets.snapshot.head import TableHead
+
+STAYS, DROPPED = "whole", "dropped_columns"
+"""The reason of a file that a purge leaves, and of one that holds a dropped column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The columns that data files of a table may hold; goes to the executors."""
+
+    table: str
+    columns: Struct
+    row_tracking: frozenset[str]
+
+    @classmethod
+    def of(cls, head: TableHead, schema: TableSchema) -> Self:
+        """Those of a version: of its schema, and the two of row tracking."""
+        properties = head.properties
+        names = (
+            properties.materialized_row_id_column,
+            properties.materialized_row_commit_version_column,
+        )
+        tracking = frozenset(name for name in names if name is not None)
+        return cls(head.location.path, schema.columns, tracking)
+
+
+def with_dropped_columns(files: Iterable[pa.RecordBatch], held: Held) -> Iterator[pa.RecordBatch]:
+    """The files, those that a purge would leave looked at: COMPACTION_SCHEMA, no bin.
+
+    Raises StorageError for a file that cannot be opened: what it holds nobody knows.
+    """
+    location = Location(held.table, held.table)
+    for batch in files:
+        stays = pc.equal(batch["reason"], STAYS)
+        texts = batch["add"].filter(stays).to_pylist()
+        found = pa.array([_holds_others(location, text, held) for text in texts], pa.bool_())
+        dropped = pc.replace_with_mask(stays, stays, found)
+        columns = {name: batch[name] for name in COMPACTION_ARROW.names}
+        columns["reason"] = pc.if_else(dropped, DROPPED, batch["reason"])
+        yield pa.RecordBatch.from_arrays(list(columns.values()), schema=COMPACTION_ARROW)
+
+
+def holds_dropped(columns: Sequence[Source], held: Held) -> bool:
+    """Whether a column of a file, or a part of one, is none of the table's, whatever its case."""
+    every = (each for each in columns if each.name not in held.row_tracking)
+    return _has_others(every, held.columns)
+
+
+def _holds_others(location: Location, text: str, held: Held) -> bool:
+    with data_file(location, msgspec.json.decode(text, type=Add)) as file:
+        return holds_dropped(sources(file), held)
+
+
+def _has_others(parts: Iterable[Source], struct: Struct) -> bool:
+    known = {field.physical_name.lower(): field.type for field in struct.fields}
+    return any(
+        part.name.lower() not in known or _differs(part, known[part.name.lower()]) for part in parts
+    )
+
+
+def _differs(source: Source, kind: Type) -> bool:
+    """Whether a part of the column is none of the type's; those of a variant are its own."""
+    match kind:
+        case Struct():
+            return _has_others(source.parts, kind)
+        case Array(element=element) if source.parts:
+            return _differs(source.parts[0], element)
+        case Map(key=key, value=value) if source.parts:
+            return _differs(source.parts[0], key) or _differs(source.parts[-1], value)
+        case _:
+            return False

@@ -1,0 +1,193 @@
+"""Which bins of a plan one task rewrites: small ones together, a large one alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import pyarrow.compute as pc
+from pyspark.sql import types as T
+
+from maint_assets.datasets.columns import arrow_schema, batch_of, column, runs
+from maint_assets.datasets.parts import PartSlice, refuse_changed, slice_batches
+from maint_assets.datasets.rows import packed, units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from maint_assets.datasets.parts import Part
+
+PACKAGE_BYTES = 64 * 1024 * 1024
+"""A task takes further bins up to so many bytes: less than that is not worth another task."""
+
+PACKAGES_EACH, LEAST_BYTES = 8, 16 * 1024 * 1024
+"""A small plan is divided into so many tasks for each that runs at once, none of fewer bytes.
+
+Those that run at once then end about together.
+"""
+
+PACKAGE_FILES = 5_000
+"""Files of a task, if they are of several bins."""
+
+MOST_FILES = 20_000
+"""One commit removes at most about so many files: its text is made on the driver."""
+
+_SCHEMA = T.StructType([
+    column("path", "string"),
+    column("first", "bigint"),
+    column("rows", "bigint"),
+    column("bytes", "bigint"),
+    column("bins", "bigint"),
+    column("live_bytes", "bigint"),
+    column("live_rows", "bigint"),
+    column("bin", "string"),
+    column("ordered", "boolean"),
+])
+_ARROW = arrow_schema(_SCHEMA)
+_READ = ["bin", "size", "live_bytes", "rows", "deleted", "ordered"]
+
+
+class Package(msgspec.Struct, frozen=True):
+    """Whole bins that lie together in a plan: where they lie, how much they are, the first one.
+
+    All bins are ``ordered`` or none is.
+    """
+
+    part: PartSlice
+    bytes: int
+    bins: int
+    live_bytes: int
+    live_rows: int
+    bin: str
+    ordered: bool
+
+    @property
+    def is_large_and_ordered(self) -> bool:
+        """Whether it is a bin that is ordered, and more than a task's worth."""
+        return self.ordered and self.bins == 1 and self.bytes > PACKAGE_BYTES
+
+
+def packages(
+    spark: SparkSession,
+    parts: Iterable[Part],
+    *,
+    plan_bytes: int,
+    max_bytes: int,
+    parallelism: int,
+    table: str,
+) -> list[Package]:
+    """The packages of a plan in its order; of several bins none has more than ``max_bytes``.
+
+    ``plan_bytes`` is about how much there is to do. Raises StalePlanError, which names the table,
+    where a part is not as it was planned.
+    """
+    most = min(package_bytes(plan_bytes, parallelism), max_bytes)
+    every = {part.path: part for part in parts}
+
+    def cut(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
+        for part in some:
+            refuse_changed(every[part.path], table=table)
+            yield batch_of(_packages_of(part, most), _ARROW)
+
+    whole = [PartSlice(part.path, "", 0, part.rows) for part in every.values()]
+    if not whole:
+        return []
+    tasks = packed(whole, parallelism, weight=lambda part: part.rows)
+    found = units(spark, tasks, cut, kind=PartSlice).as_frame(_SCHEMA).collect()
+    made = [
+        Package(
+            PartSlice(row["path"], "", row["first"], row["rows"]),
+            *(row[name] for name in ("bytes", "bins", "live_bytes", "live_rows", "bin", "ordered")),
+        )
+        for row in found
+    ]
+    order = {part.path: at for at, part in enumerate(whole)}
+    return sorted(made, key=lambda package: (order[package.part.path], package.part.first))
+
+
+def package_bytes(plan_bytes: int, parallelism: int) -> int:
+    """Up to how many bytes a task of a plan of so many takes further bins."""
+    return min(PACKAGE_BYTES, max(plan_bytes // (PACKAGES_EACH * parallelism), LEAST_BYTES))
+
+
+def commit_batches(found: Iterable[Package], *, max_bytes: int) -> Iterator[list[Package]]:
+    """The packages of each commit, in their order: up to so many bytes and MOST_FILES files."""
+    batch: list[Package] = []
+    for package in found:
+        size = sum(each.bytes for each in batch) + package.bytes
+        files = sum(each.part.rows for each in batch) + package.part.rows
+        if batch and (size > max_bytes or files > MOST_FILES):
+            yield batch
+            batch = []
+        batch.append(package)
+    if batch:
+        yield batch
+
+
+def _packages_of(part: PartSlice, most: int) -> Iterator[tuple[Any, ...]]:
+    """The packages of a part (_SCHEMA); its files of one bin lie together."""
+    held: _Held | None = None
+    for files in _runs_of(part):
+        if held is not None and not held.takes(files, most):
+            yield held.row(part.path)
+            held = None
+        if held is None:
+            held = _Held(files)
+        else:
+            held.take(files)
+    if held is not None:
+        yield held.row(part.path)
+
+
+class _Files(NamedTuple):
+    """Files of one bin that lie together: the place of the first, and how much they are."""
+
+    first: int
+    bin: str
+    ordered: bool
+    files: int
+    bytes: int
+    live_bytes: int
+    live_rows: int
+
+
+def _runs_of(part: PartSlice) -> Iterator[_Files]:
+    at = part.first
+    for batch in slice_batches(part, _READ):
+        rows = pc.max_element_wise(pc.subtract(pc.fill_null(batch["rows"], 0), batch["deleted"]), 0)
+        columns = [each.to_numpy() for each in (batch["size"], batch["live_bytes"], rows)]
+        for start, end in runs(batch["bin"]):
+            sums = [int(values[start:end].sum()) for values in columns]
+            name, is_ordered = (batch[each][start].as_py() for each in ("bin", "ordered"))
+            yield _Files(at, name, is_ordered, end - start, *sums)
+            at += end - start
+
+
+class _Held:
+    """A package in the making."""
+
+    def __init__(self, first: _Files) -> None:
+        self._first = self._last = first
+        self._sums = list(first[3:])
+        self._bins = 1
+
+    def takes(self, files: _Files, most: int) -> bool:
+        """Whether files go into this package: those of a bin that is in it already always do."""
+        if files.bin == self._last.bin:
+            return True
+        count, size = self._sums[:2]
+        full = size + files.bytes > most or count + files.files > PACKAGE_FILES
+        return not full and files.ordered == self._last.ordered
+
+    def take(self, files: _Files) -> None:
+        self._bins += files.bin != self._last.bin
+        self._sums = [one + other for one, other in zip(self._sums, files[3:], strict=True)]
+        self._last = files
+
+    def row(self, path: str) -> tuple[Any, ...]:
+        first, (files, size, live_bytes, live_rows) = self._first, self._sums
+        counts = first.first, files, size, self._bins, live_bytes, live_rows
+        return path, *counts, first.bin, first.ordered

@@ -1,0 +1,212 @@
+"""The rows of a data file as a rewrite writes them: live ones, in the columns of new files."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from maint_assets.compaction.reading.deleted_rows import deleted_rows
+from maint_assets.compaction.reading.dictionaries import bounded, shared_dictionaries
+from maint_assets.compaction.reading.file_plan import FileKind, Rows
+from maint_assets.compaction.reading.locations import data_path
+from maint_assets.compaction.reading.matching import MismatchError
+from maint_assets.compaction.reading.row_width import RowWidth
+from maint_assets.errors import CorruptLogError, StorageError, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from maint_assets.compaction.columns.physical import FileSchema
+    from maint_assets.compaction.reading.hazards import Hazard
+    from maint_assets.delta.actions import Add
+    from maint_assets.storage.location import Location
+
+_BUFFER_BYTES = 256 * 1024
+"""What is read of a column at once: a row group is never held whole."""
+
+_MOST_CHUNKS = 20_000
+"""Of footers that are kept: each takes about a kilobyte."""
+
+_REMEDY = "restore it from a backup or a replica, or leave it out of the rewrite"
+_UNREAD = "the file itself may be sound: leave it out, or rewrite it by another engine"
+_OTHER_ROWS = "it has {} rows where its footer says otherwise"
+
+
+def data_file(
+    location: Location,
+    add: Add,
+    *,
+    dictionaries: Sequence[str] = (),
+    footer: pq.FileMetaData | None = None,
+) -> pq.ParquetFile:
+    """The open file of an add, to be closed by the caller; checksums of its pages are checked.
+
+    Columns named in ``dictionaries`` are read as such. The footer is read unless it is given.
+    Raises StorageError.
+    """
+    with _as_storage_error(location, add):
+        return pq.ParquetFile(
+            pa.OSFile(str(data_path(location, add.path))),
+            metadata=footer,
+            read_dictionary=list(dictionaries),
+            pre_buffer=False,
+            buffer_size=_BUFFER_BYTES,
+            page_checksum_verification=True,
+            # Nanoseconds, the default, wrap around for years before 1678 and after 2262.
+            coerce_int96_timestamp_unit="us",
+        )
+
+
+def rows_of(location: Location, add: Add, target: FileSchema) -> Iterator[pa.RecordBatch]:
+    """The live rows of one file: ``DataFile.rows``."""
+    with closing(DataFiles(location, target).open(add)) as file:
+        yield from file.rows()
+
+
+class DataFiles:
+    """Opens data files of a table one after the other, in the columns of ``target.arrow``.
+
+    What a file has in common with the one before, which is most, is not found out again.
+    """
+
+    def __init__(self, location: Location, target: FileSchema) -> None:
+        self.location, self._target = location, target
+        self._dictionaries: tuple[str, ...] = ()
+        self._footers: dict[str, pq.FileMetaData] = {}
+        self._chunks = 0
+        self._last: FileKind | None = None
+        self._width = RowWidth()
+
+    def keep_dictionaries(self, adds: Iterable[Add]) -> tuple[str, ...]:
+        """The columns that stay dictionaries from now on: ``shared_dictionaries`` of all files.
+
+        Only these files are to be opened afterwards; the footers of most are not read again.
+        """
+        footers = (partial(self._with_footer, add) for add in adds)
+        self._dictionaries = shared_dictionaries(footers, self._target)
+        return self._dictionaries
+
+    def open(self, add: Add) -> DataFile:
+        """The open file of an add, to be closed by the caller. Raises StorageError."""
+        footer = self._footers.pop(add.path, None)
+        file = data_file(self.location, add, dictionaries=self._dictionaries, footer=footer)
+        try:
+            with _as_storage_error(self.location, add):
+                if self._last is None or not self._last.is_of(file, add):
+                    self._last = FileKind.of(
+                        file, add, self._target, dictionaries=self._dictionaries
+                    )
+        except BaseException:
+            file.close(force=True)
+            raise
+        size = data_path(self.location, add.path).stat().st_size
+        return DataFile(self.location, add, self._last, file, self._width, size)
+
+    def _with_footer(self, add: Add) -> pq.ParquetFile:
+        """The open file, whose footer is kept until it is opened again, if it takes little."""
+        file = data_file(self.location, add)
+        footer = file.metadata
+        self._chunks += footer.num_columns * footer.num_row_groups
+        if self._chunks <= _MOST_CHUNKS:
+            self._footers[add.path] = footer
+        return file
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file whose footer has been read, to be closed; ``size`` is its own, in bytes."""
+
+    location: Location
+    add: Add
+    kind: FileKind
+    file: pq.ParquetFile
+    width: RowWidth
+    size: int
+
+    @property
+    def hazard(self) -> Hazard | None:
+        """Why Arrow must not rewrite it."""
+        return self.kind.hazard
+
+    @property
+    def num_rows(self) -> int:
+        """Its rows by the footer."""
+        return self.file.metadata.num_rows
+
+    @property
+    def live_rows(self) -> int:
+        """The rows that its deletion vector leaves, as the log counts them."""
+        vector = self.add.deletion_vector
+        return self.num_rows - (0 if vector is None else vector.cardinality)
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """The live rows in the columns of ``target.arrow``, in the order of the file.
+
+        Those of ``kind.dictionaries`` hold dictionaries.
+
+        Columns that the file lacks are null: defaults of columns are never applied. Raises
+        StorageError for a file that cannot be read as the table's, CorruptLogError for a deletion
+        vector that is not what the log says.
+        """
+        with _as_storage_error(self.location, self.add):
+            plan = self.kind.plan(self.add)
+            deleted = _deleted(self.location, self.add, self.num_rows)
+            start = 0
+            for batch in self.width.batches(self.file, plan.columns):
+                rows = _live(batch, start, deleted)
+                start += batch.num_rows
+                if rows.batch.num_rows:
+                    yield from bounded(plan.rewritten(rows))
+            if start != self.num_rows:
+                raise _unfit(self.location, self.add, _OTHER_ROWS.format(start), remedy=_REMEDY)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self.file.close(force=True)
+
+
+def _deleted(location: Location, add: Add, num_rows: int) -> NDArray[np.uint64]:
+    if add.deletion_vector is None:
+        return np.array([], np.uint64)
+    deleted = deleted_rows(location, add.deletion_vector)
+    if len(deleted) and deleted[-1] >= num_rows:
+        found = f"the deletion vector of {add.path} names row {deleted[-1]} of {num_rows}"
+        raise CorruptLogError(location.uri, found, "restore the log from a backup or a replica")
+    return deleted
+
+
+def _live(batch: pa.RecordBatch, start: int, deleted: NDArray[np.uint64]) -> Rows:
+    """The rows of a batch that the vector leaves."""
+    if not len(deleted):
+        return Rows(batch, start, None)
+    ends = np.array([start, start + batch.num_rows], np.uint64)
+    first, last = np.searchsorted(deleted, ends)
+    if first == last:
+        return Rows(batch, start, None)
+    live = np.ones(batch.num_rows, np.bool_)
+    live[deleted[first:last] - ends[0]] = False
+    return Rows(batch.filter(pa.array(live)), start, live)
+
+
+@contextmanager
+def _as_storage_error(location: Location, add: Add) -> Generator[None, None, None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise StorageError(location.uri, f"data file {add.path} is missing", _REMEDY) from error
+    except (MismatchError, pa.ArrowNotImplementedError) as error:
+        raise _unfit(location, add, one_line(error), remedy=_UNREAD) from error
+    except (OSError, pa.ArrowException) as error:
+        raise _unfit(location, add, one_line(error), remedy=_REMEDY) from error
+
+
+def _unfit(location: Location, add: Add, found: str, *, remedy: str) -> StorageError:
+    return StorageError(location.uri, f"data file {add.path} cannot be rewritten: {found}", remedy)

@@ -1,0 +1,59 @@
+"""A look at the footers of files: what speaks against their rewrite, how many rows live."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from maint_assets.compaction.reading.data_files import DataFiles
+from maint_assets.compaction.reading.hazards import Hazard
+from maint_assets.errors import MaintError
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from maint_assets.compaction.columns.physical import FileSchema
+    from maint_assets.compaction.reading.data_files import DataFile
+    from maint_assets.delta.actions import Add
+
+
+def file_hazard(file: DataFile) -> Hazard | None:
+    """What speaks against a rewrite of a file by Arrow, with its path."""
+    found, add = file.hazard, file.add
+    if add.size != file.size:
+        # Another file under the same name, or another log: Spark does not find its footer.
+        found = Hazard(f"the log says {add.size} bytes, the file has {file.size}")
+    elif add.num_records not in {None, file.num_rows}:
+        found = Hazard(f"the log says {add.num_records} rows, the file has {file.num_rows}")
+    return None if found is None else found.of(file.add.path)
+
+
+def looked_at(
+    inputs: Iterable[Add], *, table: str, target: FileSchema
+) -> tuple[Hazard | None, list[int]]:
+    """What speaks against Arrow in files, and how many rows of each live, by footers and vectors.
+
+    What no engine keeps counts first, and then ends the look. Raises StorageError for a file that
+    cannot be opened.
+    """
+    by_spark: Hazard | None = None
+    counts: list[int] = []
+    files = DataFiles(Location(table, table), target)
+    for add in inputs:
+        with closing(files.open(add)) as file:
+            found = file_hazard(file)
+            counts.append(file.live_rows)
+        if found is not None and found.engine is None:
+            return found, counts
+        by_spark = found if by_spark is None or (found and found.is_doubtful) else by_spark
+    return by_spark, counts
+
+
+def is_promising(inputs: Iterable[Add], *, table: str, target: FileSchema) -> bool:
+    """Whether a rewrite of the files will come to an end, as far as their footers tell."""
+    try:
+        found, _ = looked_at(inputs, table=table, target=target)
+    except MaintError:
+        return False
+    return found is None or (found.engine is not None and not found.is_doubtful)

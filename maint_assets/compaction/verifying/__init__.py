@@ -1,0 +1,1 @@
+"""Whether a new file holds the rows of its inputs."""

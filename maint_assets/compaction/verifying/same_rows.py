@@ -1,0 +1,109 @@
+"""Whether a new file holds the rows of its inputs: both are read again and compared.
+
+Independent of what wrote the file. The inputs are read by ``data_files``, the new file as plain
+Parquet, with every column that it has.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from maint_assets.compaction.reading.data_files import rows_of
+from maint_assets.compaction.reading.locations import data_path
+from maint_assets.compaction.reading.row_width import RowWidth
+from maint_assets.compaction.verifying.row_hash import RowHash
+from maint_assets.datasets.parts import gathered
+from maint_assets.errors import RewriteError, one_line
+from maint_assets.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+    from pathlib import Path
+
+    from maint_assets.compaction.writing.target import Rewriting
+    from maint_assets.delta.actions import Add
+
+_HELD_ROWS, _HELD_BYTES = 16_384, 16 * 1024 * 1024
+"""Batches of small files are hashed together up to so many: a column costs more than its rows."""
+
+
+def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriting) -> None:
+    """RewriteError where a new file has other rows than live in its inputs: then it is removed.
+
+    Types, nulls and values of all columns of ``how.files.arrow`` count. All rows are compared, in
+    any order, or as many of the first ones as ``how.row_check`` says, which a rewrite leaves in
+    their order. ``output`` is None where no row lives. StorageError for an input that cannot be
+    read.
+    """
+    location, most = Location(how.table, how.table), how.row_check.most_rows
+    file = None if output is None else data_path(location, output.path)
+    try:
+        expected = RowHash()
+        rows = (batch for add in inputs for batch in rows_of(location, add, how.files))
+        few = gathered(_first(rows, most), most_rows=_HELD_ROWS, most_bytes=_HELD_BYTES)
+        for batch in (batch for table in few for batch in table.to_batches()):
+            expected.add(batch)
+        _refuse_other_hash(file, expected, location.uri, most=most)
+    except BaseException:
+        if file is not None:
+            file.unlink(missing_ok=True)
+        raise
+
+
+def file_hash(add: Add, how: Rewriting) -> RowHash:
+    """The rows of a new file as they are read again. RewriteError where they cannot be."""
+    file = data_path(Location(how.table, how.table), add.path)
+    with _as_rewrite_error(how.table, f"the new file {file.name}"):
+        return _hash_of(file, None)
+
+
+def _refuse_other_hash(
+    file: Path | None, expected: RowHash, table: str, *, most: int | None
+) -> None:
+    name = "no new file" if file is None else f"the new file {file.name}"
+    with _as_rewrite_error(table, name):
+        found = RowHash() if file is None else _hash_of(file, most)
+    refuse_other_hash(table, name, found=found, expected=expected)
+
+
+def refuse_other_hash(table: str, name: str, *, found: RowHash, expected: RowHash) -> None:
+    """RewriteError where new files hold other rows than their inputs."""
+    if found != expected:
+        raise RewriteError(
+            table,
+            f"{name} holds other rows than its inputs: {found!r}, expected {expected!r}",
+            "nothing was committed; report this",
+        )
+
+
+@contextmanager
+def _as_rewrite_error(table: str, name: str) -> Generator[None, None, None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException, TypeError) as error:
+        reason = f"{name} cannot be read again ({one_line(error)})"
+        raise RewriteError(table, reason, "nothing was committed; look at the disk") from error
+
+
+def _hash_of(file: Path, most: int | None) -> RowHash:
+    found = RowHash()
+    with pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True) as opened:
+        for batch in _first(RowWidth().batches(opened, opened.schema_arrow.names), most):
+            found.add(batch)
+    return found
+
+
+def _first(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.RecordBatch]:
+    """The batches, or the first so many rows of them."""
+    left = most
+    for batch in batches:
+        some = batch if left is None else batch.slice(0, left)
+        yield some
+        if left is not None:
+            left -= some.num_rows
+            if not left:
+                return

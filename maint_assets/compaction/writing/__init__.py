@@ -1,0 +1,1 @@
+"""Data files out: names, layout and add actions."""

@@ -1,0 +1,1 @@
+"""Rows of stages on executors: written, counted, digested, divided and recorded."""

@@ -1,0 +1,188 @@
+"""Read file actions from commits and JSON checkpoints, line by line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from maint_assets.datasets.columns import batch_of
+from maint_assets.delta.actions import is_only_add, may_hold, parse_action
+from maint_assets.delta.paths import TableRoot
+from maint_assets.delta.timestamps import LEAST_MS
+from maint_assets.errors import CorruptLogError
+from maint_assets.snapshot.log_units import log_errors, unit_lines
+from maint_assets.snapshot.resolved_paths import placed, vector_path
+from maint_assets.snapshot.schemas import ACTION_ARROW
+from maint_assets.storage import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Self
+
+    from maint_assets.delta.actions import Action, Add, Cdc, CommitInfo, Remove
+    from maint_assets.snapshot.schemas import LogUnit
+    from maint_assets.storage.location import Location
+
+_BATCH_ROWS = 16_384
+_PLACED = ("log_key", "path", "inside")
+_READ = pa.schema([field for field in ACTION_ARROW if field.name not in _PLACED])
+
+
+class JsonRows:
+    """Collects the actions of many small JSON files into few batches of ACTION_SCHEMA.
+
+    Call ``read`` per file, then ``rest`` once.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self._location, self._root = location, TableRoot.of(location.path)
+        self._rows = _Rows(self._root)
+        self._commits: list[tuple[LogUnit, _Told]] = []
+        self._units: list[tuple[LogUnit, int]] = []
+
+    def read(self, unit: LogUnit) -> Iterator[pa.RecordBatch]:
+        """Read one file; yields a batch whenever enough rows are collected."""
+        told: _Told | None = None
+        self._units.append((unit, len(self._rows.read)))
+        with log_errors(self._location, unit):
+            for line in unit_lines(self._location, unit):
+                if not unit.adds and is_only_add(line):
+                    continue
+                action = self._parsed(line, unit)
+                if action is None:
+                    continue
+                if told is None and unit.commit_ms is not None:
+                    told = _Told.of(self._location, unit, first=action)
+                self._rows.append(action, unit, told)
+                if len(self._rows.read) >= _BATCH_ROWS:
+                    yield self._batch()
+                    self._units.append((unit, 0))
+        if unit.commit_ms is not None:
+            told = told or _Told(unit.version, "unknown", unit.commit_ms)
+            self._commits.append((unit, told))
+
+    def _parsed(self, line: bytes, unit: LogUnit) -> Action | None:
+        """Decode a line; None for an invalid add in a commit that a checkpoint covers.
+
+        No reader needs that add, and it removes nothing.
+        """
+        name = unit.path.rpartition("/")[2]
+        try:
+            return parse_action(line, table=self._location.uri, file=name)
+        except CorruptLogError:
+            if unit.covered and is_only_add(line):
+                return None
+            raise
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Yield the remaining rows, and a row per commit."""
+        yield self._batch()
+        commits, self._commits = self._commits, []
+        try:
+            yield _commits([told for _, told in commits])
+        except (OverflowError, pa.ArrowException):
+            for unit, told in commits:
+                with log_errors(self._location, unit):
+                    _commits([told])
+            raise
+
+    def _batch(self) -> pa.RecordBatch:
+        """Convert the collected rows to a batch. An error names the file that caused it."""
+        rows, units, self._units = self._rows.read, self._units, []
+        try:
+            return self._rows.batch()
+        except (OSError, OverflowError, pa.ArrowException):
+            ends = [*(start for _, start in units[1:]), len(rows)]
+            for (unit, start), end in zip(units, ends, strict=True):
+                with log_errors(self._location, unit):
+                    _Rows(self._root, rows[start:end]).batch()
+            raise
+
+
+class _Told(NamedTuple):
+    """A commit's own description: version, operation, time."""
+
+    version: int
+    operation: str
+    commit_ms: int | None
+
+    @classmethod
+    def of(cls, location: Location, unit: LogUnit, *, first: Action) -> Self:
+        """From ``commitInfo``, usually the first line; else from file name and time."""
+        info = first.commitInfo
+        if info is None:
+            name = unit.path.rpartition("/")[2]
+            every = read.lines(location, unit.path)
+            lines = (line for line in every if may_hold(line, b"commitInfo"))
+            found = (parse_action(line, table=location.uri, file=name).commitInfo for line in lines)
+            info = next((each for each in found if each is not None), None)
+        if info is None:
+            return cls(unit.version, "unknown", unit.commit_ms)
+        return cls(unit.version, info.operation or "unknown", _commit_ms(info, unit))
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows being collected: the columns of ACTION_ARROW that come directly from the log."""
+
+    root: TableRoot
+    read: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def append(self, action: Action, unit: LogUnit, told: _Told | None) -> None:
+        if action.add is not None and unit.adds:
+            self._append_add(action.add, unit.version * 2 + (-1 if unit.covered else 1))
+        if action.remove is not None and unit.removes:
+            self._append_remove(action.remove, unit.version, told)
+        if action.cdc is not None and told is not None:
+            self._append_cdc(action.cdc, told)
+
+    def _append_add(self, add: Add, order: int) -> None:
+        times = (add.modification_time, None)
+        self.read.append((*self._named(add), order, None, add.size, *times, None, None))
+
+    def _append_remove(self, remove: Remove, version: int, told: _Told | None) -> None:
+        by, times = told or (None, None, None), (None, remove.deletion_timestamp or 0)
+        named = self._named(remove)
+        self.read.append((*named, version * 2, by[0], remove.size, *times, *by[1:]))
+
+    def _append_cdc(self, cdc: Cdc, told: _Told) -> None:
+        named = ("cdc", cdc.path, "", None)
+        self.read.append((*named, told.version * 2, told.version, cdc.size, None, None, *told[1:]))
+
+    def _named(self, file: Add | Remove) -> tuple[Any, ...]:
+        dv = file.deletion_vector
+        if dv is None:
+            return "file", file.path, "", None
+        where = vector_path(dv.storage_type, dv.path_or_inline_dv, self.root)
+        return "file", file.path, dv.unique_id, where
+
+    def batch(self) -> pa.RecordBatch:
+        """Convert the collected rows to a batch, and start over."""
+        rows, self.read = batch_of(self.read, _READ), []
+        path, key, inside = placed(rows["log_path"], self.root)
+        columns = {"path": path, "log_key": key, "inside": inside}
+        arrays = [columns[name] if name in columns else rows[name] for name in ACTION_ARROW.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=ACTION_ARROW)
+
+
+def _commits(found: list[_Told]) -> pa.RecordBatch:
+    rows = [
+        ("commit", str(told.version), None, "", None, False, None, told.version * 2, told.version,
+         None, None, None, *told[1:])
+        for told in found
+    ]  # fmt: skip
+    return batch_of(rows, ACTION_ARROW)
+
+
+def _commit_ms(info: CommitInfo, unit: LogUnit) -> int | None:
+    """Commit time in ms: the in-commit timestamp once enabled, else the file time.
+
+    In-commit timestamps that are too small to be in ms are ignored.
+    """
+    told_ms = info.in_commit_timestamp or 0
+    if unit.ict_from is not None and unit.version >= unit.ict_from and told_ms >= LEAST_MS:
+        return told_ms
+    return unit.commit_ms

@@ -1,0 +1,111 @@
+"""What a checkpoint holds beside files: protocol, metadata, newest of each domain and app."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from maint_assets.delta.actions import DomainMetadata, Txn, may_hold, parse_action
+from maint_assets.snapshot.control_actions import converted, log_lines, other_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from maint_assets.delta.actions import Metadata, Protocol
+    from maint_assets.snapshot.head import TableHead
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The actions of a version's state that are not file actions; no removed domains."""
+
+    protocol: Protocol
+    metadata: Metadata
+    transactions: tuple[Txn, ...]
+    domains: tuple[DomainMetadata, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One action each, as in a line of the log; what is absent is None."""
+        return [
+            {"protocol": msgspec.to_builtins(self.protocol)},
+            {"metaData": _metadata(self.metadata)},
+            *({"txn": msgspec.to_builtins(txn)} for txn in self.transactions),
+            *({"domainMetadata": _domain(domain)} for domain in self.domains),
+        ]
+
+
+def overview(head: TableHead, *, now_ms: int | None) -> Overview:
+    """The overview of the head's version.
+
+    Applications that were last seen before ``delta.setTransactionRetentionDuration`` are left out;
+    none without a time.
+    Raises CorruptLogError and LogGapError.
+    """
+    transactions: dict[str, Txn] = {}
+    domains: dict[str, DomainMetadata] = {}
+    for found in (*_of_checkpoint(head), *_of_commits(head)):
+        if isinstance(found, Txn):
+            transactions[found.app_id] = found
+        else:
+            domains[found.domain] = found
+    retention = head.properties.set_transaction_retention_ms
+    return Overview(
+        head.protocol,
+        head.metadata,
+        tuple(
+            txn
+            for txn in transactions.values()
+            if retention is None or now_ms is None or (txn.last_updated or -1) > now_ms - retention
+        ),
+        tuple(domain for domain in domains.values() if not domain.removed),
+    )
+
+
+def _of_checkpoint(head: TableHead) -> Iterator[Txn | DomainMetadata]:
+    checkpoint = head.segment.checkpoint
+    for entry in () if checkpoint is None else checkpoint.entries:
+        of = partial(converted, table=head.table, file=entry.file.name)
+        for row in other_rows(head.location, entry, ("txn", "domainMetadata")):
+            if row.get("txn"):
+                yield of(row["txn"], Txn)
+            if row.get("domainMetadata"):
+                yield of(row["domainMetadata"], DomainMetadata)
+
+
+def _of_commits(head: TableHead) -> Iterator[Txn | DomainMetadata]:
+    """Those of the commits after the checkpoint, oldest first; only lines that can hold one."""
+    for entry in head.segment.commits:
+        lines = log_lines(head.location, entry)
+        for line in (line for line in lines if may_hold(line, b"txn", b"domainMetadata")):
+            action = parse_action(line, table=head.table, file=entry.file.name)
+            found = action.txn or action.domainMetadata
+            if found is not None:
+                yield found
+
+
+def _metadata(metadata: Metadata) -> dict[str, Any]:
+    told = metadata.format
+    return {
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
+        "format": {
+            "provider": "parquet" if told is None else told.provider,
+            "options": dict((told and told.options) or {}),
+        },
+        "schemaString": metadata.schema_string,
+        "partitionColumns": list(metadata.partition_columns),
+        "configuration": dict(metadata.configuration),
+        "createdTime": metadata.created_time,
+    }
+
+
+def _domain(domain: DomainMetadata) -> dict[str, Any]:
+    return {
+        "domain": domain.domain,
+        "configuration": domain.configuration,
+        "removed": domain.removed,
+    }

@@ -1,0 +1,1 @@
+"""Complete file actions, for readers that need more than paths."""
