@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maint_assets import cli
 from maint_assets.assets.numbers import human_bytes
+from maint_assets.cli import commands
 from maint_assets_tests.builder import TableBuilder
 
 PROGRAM = Path(sys.executable).with_name("maint-assets")
@@ -38,7 +38,7 @@ class Shell:
         self._monkeypatch.setattr(sys, "argv", ["maint-assets", *map(str, arguments)])
         code = 0
         try:
-            cli.main()
+            commands.main()
         except SystemExit as ended:
             code = int(ended.code or 0)
         out, err = self._capfd.readouterr()

@@ -77,8 +77,7 @@ def cli(debug: bool) -> None:  # noqa: FBT001
 @_workspace
 def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
     """Plan, and with --execute delete, what no retained version of a table needs."""
-    from maint_assets.cli.console import show_done, show_plan
-    from maint_assets.cli.vacuum import execute_vacuum, plan_vacuum
+    from maint_assets.cli.vacuum import execute_vacuum, plan_vacuum, show_done, show_plan
 
     asked = {name: options[name] for name in ("allow_short_retention", "allow_missing_files")}
     asked |= {name: options[name] for name in ("retention", "mode", "inventory") if options[name]}
@@ -114,8 +113,12 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
 @_workspace
 def optimize(table_uri: str, workspace: str, **options: Any) -> None:
     """Plan, and with --execute make, few large files of many small ones."""
-    from maint_assets.cli.compaction import execute_compaction, plan_compaction
-    from maint_assets.cli.compaction_terminal import show_bins, show_rewritten
+    from maint_assets.cli.compaction import (
+        execute_compaction,
+        plan_compaction,
+        show_bins,
+        show_rewritten,
+    )
 
     keys = {
         "where": "where",
@@ -161,8 +164,12 @@ def optimize(table_uri: str, workspace: str, **options: Any) -> None:
 @_workspace
 def clean_log(table_uri: str, workspace: str, **options: Any) -> None:
     """Plan, and with --execute delete, the files of the log that no kept version needs."""
-    from maint_assets.cli.log_cleanup import execute_log_cleanup, plan_log_cleanup
-    from maint_assets.cli.log_terminal import show_deleted, show_expired
+    from maint_assets.cli.log_cleanup import (
+        execute_log_cleanup,
+        plan_log_cleanup,
+        show_deleted,
+        show_expired,
+    )
 
     names = ("retention", "mode", "granularity", "min_keep_version")
     asked = {name: options[name] for name in names if options[name] is not None}
@@ -179,8 +186,7 @@ def clean_log(table_uri: str, workspace: str, **options: Any) -> None:
 @_workspace
 def inspect(table_uri: str, workspace: str, as_json: bool) -> None:  # noqa: FBT001
     """Show what a table is: version, files, features, and what is refused on it."""
-    from maint_assets.cli.console import show_inspection
-    from maint_assets.cli.vacuum import inspection, inspection_json
+    from maint_assets.cli.inspect import inspection, inspection_json, show_inspection
 
     settings, table = _one_table(table_uri, workspace)
     with _launcher(settings) as launcher:
@@ -221,8 +227,7 @@ def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **optio
     """Plan, and with --execute maintain, the tables of a config."""
     from maint_assets.assets.chain import CHAINS, Branch
     from maint_assets.assets.workspace import refuse_workspace
-    from maint_assets.cli.console import show_fleet
-    from maint_assets.cli.tables import run_tables
+    from maint_assets.cli.tables import run_tables, show_fleet
 
     settings = config.load(config_file)
     refuse_workspace(settings.workspace, settings.tables, source=config_file)
@@ -378,7 +383,3 @@ def _agreed(report: Any, options: dict[str, Any]) -> bool:
     if options["yes"] or options["as_json"] or not sys.stdin.isatty() or report.is_empty:
         return True
     return click.confirm(report.question, err=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from maint_assets.cli.console import show_done, show_plan
-from maint_assets.cli.vacuum import execute_vacuum, plan_vacuum
+from maint_assets.cli.vacuum import execute_vacuum, plan_vacuum, show_done, show_plan
 from maint_assets.config import load
 from maint_assets.errors import ConfigError
 

@@ -6,14 +6,20 @@ import getpass
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
+from rich.table import Table
+
 from maint_assets.assets.chain import CHAINS
+from maint_assets.assets.numbers import human_bytes, human_count
 from maint_assets.cli.compaction import CompactionReport, execute_compaction, plan_compaction
 from maint_assets.cli.log_cleanup import LogCleanupReport, execute_log_cleanup, plan_log_cleanup
-from maint_assets.cli.vacuum import VacuumReport, execute_vacuum, plan_vacuum
+from maint_assets.cli.vacuum import VacuumReport, execute_vacuum, plan_vacuum, planned_paths
 from maint_assets.errors import MaintError, StoppedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from rich.console import Console
 
     from maint_assets.assets.chain import Branch
     from maint_assets.cli.launcher import Launcher
@@ -98,3 +104,46 @@ def _run_branch(  # noqa: PLR0917
         found = report.branches[branch] = act(launcher, table, found, by=getpass.getuser())
         if found.error is not None:
             raise found.error
+
+
+def show_fleet(console: Console, reports: Mapping[str, TableReport], *, paths: bool) -> None:
+    """Prints one line a table and branch, and each table's planned paths if asked."""
+    shown = Table("table", "branch", "planned", "bytes", "done", "left", header_style="dim")
+    for name, report in reports.items():
+        for row in (_vacuum_row(report), _compaction_row(report), _log_row(report)):
+            if row is not None:
+                shown.add_row(name, *row)
+    console.print(shown)
+    for name, report in reports.items():
+        if report.error:
+            console.print(f"[red]{name}[/]: {escape(str(report.error))}", soft_wrap=True)
+        if paths and report.vacuum:
+            for path in planned_paths(report.vacuum.diff, directories=False):
+                console.print(f"{name}: {escape(path)}", soft_wrap=True)
+
+
+def _vacuum_row(report: TableReport) -> tuple[str, ...] | None:
+    if report.vacuum is None:
+        return None
+    plan, done = report.vacuum.planned.plan, report.vacuum.done
+    outcome = (f"{done.files:,} deleted", f"{done.failed + done.skipped:,}") if done else ("-", "-")
+    return "vacuum", human_count(plan.files, "file"), human_bytes(plan.bytes), *outcome
+
+
+def _compaction_row(report: TableReport) -> tuple[str, ...] | None:
+    if report.compaction is None:
+        return None
+    plan, done = report.compaction.planned.plan, report.compaction.done
+    outcome = ("-", "-")
+    if done:
+        left = done.dropped + done.refused + done.failed
+        outcome = f"{done.files_removed:,} became {done.files_added:,}", human_count(left, "bin")
+    return "compaction", human_count(plan.files, "file"), human_bytes(plan.bytes), *outcome
+
+
+def _log_row(report: TableReport) -> tuple[str, ...] | None:
+    if report.log_cleanup is None:
+        return None
+    plan, done = report.log_cleanup.planned.plan, report.log_cleanup.done
+    outcome = (f"{done.files:,} deleted", f"{done.failed + done.skipped:,}") if done else ("-", "-")
+    return "log_cleanup", human_count(plan.files, "file"), human_bytes(plan.bytes), *outcome

@@ -1,4 +1,4 @@
-"""What a launched chain did, in the shapes that the command line promises (design.md 9)."""
+"""A vacuum on the command line: planned and executed, as JSON and in the terminal."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from rich.markup import escape
+from rich.table import Table
 
+from maint_assets.assets.numbers import human_bytes, human_count, human_rest, human_time
 from maint_assets.datasets.columns import arrow_schema
-from maint_assets.snapshot.summary import SnapshotSummary
 from maint_assets.vacuum.diff import DIFF_SCHEMA
 from maint_assets.vacuum.summaries import DeletionSummary, DiffSummary
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from maint_assets.assets.stage_store import StageDataset
-    from maint_assets.cli.launcher import Launched, Launcher
+    from maint_assets.cli.launcher import Launcher
     from maint_assets.config import TableSettings
     from maint_assets.errors import MaintError
+    from maint_assets.vacuum.plan import VacuumPlan
+
+_SHOWN_PATHS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,35 +99,6 @@ def execute_vacuum(
     )
 
 
-def inspection(launcher: Launcher, table: TableSettings) -> tuple[SnapshotSummary, Launched]:
-    """The snapshot of a table; raises the error that ended it."""
-    launched = launcher.plan(table, stages=["snapshot"])
-    if launched.error is not None:
-        raise launched.error
-    return launcher.dataset(table, "snapshot", launched).summary(SnapshotSummary), launched
-
-
-def inspection_json(seen: SnapshotSummary) -> dict[str, Any]:
-    """The public JSON object of ``maint-assets inspect``."""
-    return {
-        "table": seen.table,
-        "table_id": seen.table_id,
-        "version": seen.version,
-        "timestamp_ms": seen.timestamp_ms,
-        "live_files": seen.live_files,
-        "live_bytes": seen.live_bytes,
-        "tombstones": seen.tombstones,
-        "reader_features": seen.reader_features,
-        "writer_features": seen.writer_features,
-        "min_reader_version": seen.min_reader_version,
-        "min_writer_version": seen.min_writer_version,
-        "partition_columns": seen.partition_columns,
-        "checkpoint_version": seen.checkpoint_version,
-        "checksum": seen.checksum,
-        "refused": seen.refused,
-    }
-
-
 def planned_paths(diff: StageDataset, *, directories: bool) -> list[str]:
     """The planned files, or the planned directories, sorted; asked for by a person only."""
     is_directory = pc.field("kind") == "directory"
@@ -130,5 +108,92 @@ def planned_paths(diff: StageDataset, *, directories: bool) -> list[str]:
     return sorted(found.column("path").to_pylist())
 
 
+def show_plan(console: Console, report: VacuumReport, *, paths: bool = False) -> None:
+    """Prints what may go, by kind, the largest with their reasons, and what that means."""
+    plan, planned = report.planned.plan, report.planned
+    console.print(
+        f"[bold]{escape(plan.table)}[/] at version {plan.version}: files unneeded since "
+        f"{human_time(plan.cutoff_ms)}"
+    )
+    if not plan.files + plan.directories:
+        console.print("[green]Nothing may go.[/]")
+        _show_lost(console, plan)
+        return
+    kinds = Table("kind", "count", "bytes", box=None, pad_edge=False, header_style="dim")
+    for kind, count in planned.by_kind.items():
+        kinds.add_row(kind, f"{count:,}", human_bytes(planned.bytes_by_kind[kind]))
+    console.print(kinds)
+    console.print(_largest(report))
+    console.print(
+        f"[bold]{human_count(plan.files, 'file')}[/] and "
+        f"{human_count(plan.directories, 'directory')} may go: {human_bytes(plan.bytes)} of "
+        f"{human_bytes(plan.table_bytes)} ({plan.share:.1%})."
+    )
+    if planned.time_travel_ends_before:
+        console.print(f"Time travel to versions before {planned.time_travel_ends_before} ends.")
+    if plan.missing_files:
+        console.print(
+            f"[red]{human_count(plan.missing_files, 'active file')} not found[/], such as "
+            f"{escape(plan.missing_example or '')}: the deletion will be refused."
+        )
+    _show_lost(console, plan)
+    if paths:
+        for path in planned_paths(report.diff, directories=False):
+            console.print(escape(path), soft_wrap=True)
+        for path in planned_paths(report.diff, directories=True):
+            console.print(escape(path) + "/", soft_wrap=True)
+    console.print(f"[dim]plan {plan.digest}, rows in {escape(report.diff.rows_location.path)}[/]")
+
+
+def show_done(console: Console, report: VacuumReport) -> None:
+    """Prints what was deleted, and where the ledger is."""
+    done = report.done
+    if done is None:
+        return
+    console.print(
+        f"[green]Deleted[/] {human_count(done.files, 'file')} ({human_bytes(done.bytes)}) and "
+        f"{human_count(done.directories, 'directory')} in {done.seconds:.1f} s"
+        + human_rest({
+            "already missing": done.missing,
+            "skipped": done.skipped,
+            "failed": done.failed,
+        })
+        + "."
+    )
+    console.print(f"[dim]ledger: {escape(done.ledger)}[/]")
+
+
 def _sizes(files: int, directories: int, size: int) -> dict[str, int]:
     return {"files": files, "directories": directories, "bytes": size}
+
+
+def _show_lost(console: Console, plan: VacuumPlan) -> None:
+    if plan.lost_files:
+        console.print(
+            f"[red]The checkpoint lacks {human_count(plan.lost_files, 'file')}[/] that commits "
+            f"before it add and none removes, such as {escape(plan.lost_example or '')}: they "
+            "stay. One of them is wrong; readers see the table as the checkpoint says."
+        )
+
+
+def _largest(report: VacuumReport) -> Table:
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    shown.add_column("path", overflow="fold", ratio=3)
+    shown.add_column("size", justify="right")
+    shown.add_column("why", overflow="fold", ratio=2)
+    first = report.diff.largest()[:_SHOWN_PATHS]
+    for row in first:
+        shown.add_row(escape(row["path"]), human_bytes(row["size"]), escape(_why(row)))
+    plan = report.planned.plan
+    left = plan.files + plan.directories - len(first)
+    if left > 0:
+        shown.add_row(f"[dim]... and {left:,} more (--paths)[/]", "", "")
+    return shown
+
+
+def _why(row: dict[str, object]) -> str:
+    if row["removed_in_version"] is not None:
+        return f"{row['kind']}: {row['removed_by']} in version {row['removed_in_version']}"
+    if row["removed_ms"] is not None:
+        return f"{row['kind']}: removed {human_time(row['removed_ms'])}"  # type: ignore[arg-type]
+    return f"{row['kind']}: last modified {human_time(row['modified_ms'])}"  # type: ignore[arg-type]
