@@ -33,7 +33,7 @@ _MODULES = {
     "CompactionSettings": "config",
     "DeltaMaintenanceComponent": "assets.component",
     "LogCleanupSettings": "config",
-    "StageStore": "assets.store",
+    "StageStore": "assets.stage_store",
     "TableSettings": "config",
     "VacuumSettings": "config",
     "build_maintenance_assets": "assets.factory",

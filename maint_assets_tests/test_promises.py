@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 README = Path(__file__).parents[1] / "README.md"
 PLANNING = (
     "snapshot.replay", "vacuum.valid_files", "vacuum.listing", "vacuum.inventory", "vacuum.lite",
-    "vacuum.diff", "compaction.bins", "compaction.planning", "log_cleanup.expired_logs",
+    "vacuum.diff", "compaction.planning.bin_plan", "log_cleanup.expired_logs",
 )  # fmt: skip
 
 Made = Callable[..., Chain]

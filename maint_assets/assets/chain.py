@@ -40,7 +40,7 @@ from maint_assets.assets.stages.vacuum import (
 )
 from maint_assets.assets.stages.vacuum_deletion import deletion_progress, deletion_stage
 from maint_assets.compaction.engines.arrow import REWRITTEN_SCHEMA
-from maint_assets.compaction.planning.packing import COMPACTION_SCHEMA
+from maint_assets.compaction.planning.schema import COMPACTION_SCHEMA
 from maint_assets.log_cleanup.deletion import DELETED_LOGS_SCHEMA
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA

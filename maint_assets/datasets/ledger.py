@@ -1,6 +1,6 @@
 """The ledger of a deletion: the outcome of each planned path, one Parquet file per batch.
 
-The paths of a batch are noted as an intent before the first deletion (``storage.intents``) and
+The paths of a batch are noted as an intent before the first deletion (``datasets.intents``) and
 recorded after the last, so that no deleted path lacks a row even if the process is killed.
 """
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from maint_assets.compaction.plan import Selection
 from maint_assets.compaction.planning.budget import within_budget
-from maint_assets.compaction.planning.packing import Judge, candidates, compaction_bins, packed_bins
+from maint_assets.compaction.planning.candidates import Judge, candidates
+from maint_assets.compaction.planning.packing import compaction_bins, packed_bins
 from maint_assets.compaction.planning.tasks import Package, commit_batches
 from maint_assets.datasets.parts import PartSlice
 from maint_assets.delta.actions import Add

@@ -8,7 +8,8 @@ import pytest
 from maint_assets.compaction.ordering import cubes
 from maint_assets.compaction.ordering.order import PROVIDER, Ordering
 from maint_assets.compaction.plan import Selection
-from maint_assets.compaction.planning.packing import Judge, candidates, compaction_bins
+from maint_assets.compaction.planning.candidates import Judge, candidates
+from maint_assets.compaction.planning.packing import compaction_bins
 from maint_assets.delta.schema import Field, Primitive
 from maint_assets.snapshot.whole.schemas import ADD_ARROW, LIVE_ADDS_ARROW
 from maint_assets_tests.compaction.test_bins import ROOT, add

@@ -29,7 +29,7 @@ from maint_assets.commit.checkpoint.writer import write_checkpoint
 from maint_assets.compaction.execution import Terms, rewritten_batch
 from maint_assets.compaction.plan import CompactionPlan, Selection, ready_head
 from maint_assets.compaction.planning.bin_plan import planned_bins
-from maint_assets.compaction.planning.packing import BINS_MEASURES, COMPACTION_ARROW, PLANNED
+from maint_assets.compaction.planning.schema import BINS_MEASURES, COMPACTION_ARROW, PLANNED
 from maint_assets.compaction.planning.tasks import commit_batches, packages
 from maint_assets.compaction.writing.target import rewriting
 from maint_assets.datasets.parts import Part, Target

@@ -17,14 +17,14 @@ from maint_assets.compaction.engines.arrow import REWRITTEN_ARROW
 from maint_assets.compaction.execution import Terms, rewritten_batch
 from maint_assets.compaction.plan import CompactionPlan, Selection, ready_head
 from maint_assets.compaction.planning.bin_plan import planned_bins
-from maint_assets.compaction.planning.packing import (
+from maint_assets.compaction.planning.partition_filter import failed_values
+from maint_assets.compaction.planning.schema import (
     BINS_MEASURES,
     COMPACTION_SCHEMA,
     LEFT_OUT_REASONS,
     PLANNED,
     PLANNED_REASONS,
 )
-from maint_assets.compaction.planning.partition_filter import failed_values
 from maint_assets.compaction.planning.tasks import commit_batches, packages
 from maint_assets.compaction.reporting.metrics import (
     REWRITTEN_COUNTS,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from maint_assets.compaction.columns.physical import has_variants
 from maint_assets.compaction.planning.budget import within_budget
+from maint_assets.compaction.planning.candidates import Judge, candidates
 from maint_assets.compaction.planning.dropped_columns import Held, with_dropped_columns
-from maint_assets.compaction.planning.packing import Judge, candidates, compaction_bins
+from maint_assets.compaction.planning.packing import compaction_bins
 from maint_assets.compaction.planning.partition_filter import of_partitions
 from maint_assets.compaction.reading.footers import is_promising
 from maint_assets.datasets.exchange import BUCKET_ROWS, exchanged, in_waves

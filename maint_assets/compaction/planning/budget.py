@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maint_assets.compaction.planning.packing import COMPACTION_ARROW
+from maint_assets.compaction.planning.schema import COMPACTION_ARROW
 from maint_assets.datasets.columns import runs
 from maint_assets.delta.actions import Add
 

@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maint_assets.compaction.planning.packing import COMPACTION_ARROW
+from maint_assets.compaction.planning.schema import COMPACTION_ARROW
 from maint_assets.compaction.reading.data_files import data_file
 from maint_assets.compaction.reading.matching import sources
 from maint_assets.delta.actions import Add

@@ -13,7 +13,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from maint_assets.compaction.planning.packing import COMPACTION_ARROW, COMPACTION_SCHEMA
+from maint_assets.compaction.planning.schema import COMPACTION_ARROW, COMPACTION_SCHEMA
 from maint_assets.delta.schema import Decimal, Primitive
 from maint_assets.errors import PredicateError, of_text, one_line
 

@@ -1,0 +1,208 @@
+"""Which live files are rewritten and why, each by its add action alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from maint_assets.compaction.ordering.order import COLUMNS_TAG, PROVIDER, Z_CUBE_TAG
+from maint_assets.compaction.writing.add_actions import MOST_REWRITES, REWRITES_TAG
+from maint_assets.delta.actions import Add
+from maint_assets.delta.partitions import canonical_values
+from maint_assets.delta.paths import TableRoot
+from maint_assets.snapshot.resolved_paths import placed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from maint_assets.compaction.ordering.order import Ordering
+    from maint_assets.compaction.plan import Selection
+    from maint_assets.delta.schema import Field
+
+from maint_assets.compaction.planning.schema import COMPACTION_ARROW, PLANNED_REASONS
+
+_ROWS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>\d{1,18})\s*[,}]'
+"""How every known writer begins its statistics; others are decoded whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What tells candidates from files that stay: the table's root and columns, the selection.
+
+    ``engine`` is what the table's files are rewritten by, as far as its schema tells;
+    ``ordering`` how their rows are to be ordered.
+    """
+
+    root: TableRoot
+    partitions: tuple[Field, ...]
+    selection: Selection
+    engine: str = "arrow"
+    ordering: Ordering | None = None
+
+
+def candidates(files: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[pa.RecordBatch]:
+    """Live files, each with the reason why it is rewritten or stays: COMPACTION_SCHEMA, no bin."""
+    for batch in files:
+        if batch.num_rows:
+            yield _judged(batch, judge)
+
+
+def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
+    add = batch["add"]
+    path, _, _ = placed(add.field("path"), judge.root)
+    size = add.field("size")
+    deleted = _deleted(add)
+    rows = _rows(add.field("stats"))
+    share = pc.divide(
+        pc.cast(deleted, pa.float64()), pc.cast(pc.max_element_wise(rows, 1), pa.float64())
+    )
+    ordering = judge.ordering
+    cube = pa.nulls(len(batch), pa.string()) if ordering is None else _cube(add, ordering)
+    reason = _reasons(add, share=share, rows=rows, cube=cube, judge=judge)
+    reason = pc.if_else(batch["disputed"], "disputed", reason)
+    live = pc.cast(
+        pc.multiply(pc.cast(size, pa.float64()), pc.subtract(1.0, pc.fill_null(share, 0.0))),
+        pa.int64(),
+        safe=False,
+    )
+    wanted = pc.is_in(reason, pa.array(PLANNED_REASONS))
+    # A look into the file may yet find a dropped column, a new cube take in an old one.
+    if judge.selection.purge or ordering is not None:
+        wanted = pa.repeat(pa.scalar(value=True), len(batch))
+    columns = {
+        "bin": pa.nulls(len(batch), pa.string()),
+        "position": pa.nulls(len(batch), pa.int64()),
+        "partition": _partitions(add.field("partitionValues"), judge.partitions),
+        "path": path,
+        "dv_id": batch["dv_id"],
+        "size": size,
+        "live_bytes": live,
+        "rows": rows,
+        "deleted": deleted,
+        "clustered": pc.or_(pc.is_valid(add.field("clusteringProvider")), _has_z_order(add)),
+        "cube": cube,
+        "ordered": pa.repeat(pa.scalar(value=False), len(batch)),
+        "rewrites": _rewrites(add),
+        "reason": reason,
+        "engine": pa.repeat(pa.scalar(judge.engine), len(batch)),
+        "added": pc.coalesce(
+            add.field("defaultRowCommitVersion"), add.field("modificationTime"), 0
+        ),
+        "add": _texts(add, rows, wanted),
+    }
+    return pa.RecordBatch.from_arrays(
+        [columns[name] for name in COMPACTION_ARROW.names], schema=COMPACTION_ARROW
+    )
+
+
+def _reasons(
+    add: pa.StructArray, *, share: pa.Array, rows: pa.Array, cube: pa.Array, judge: Judge
+) -> pa.Array:
+    """Why each file is rewritten, or why it stays (optimize.md 4)."""
+    selection = judge.selection
+    has_vector = pc.is_valid(add.field("deletionVector"))
+    unknown = pc.and_(has_vector, pc.is_null(rows))
+    limit = 0.0 if selection.purge else selection.max_deleted_ratio
+    many = pc.or_(unknown, pc.fill_null(pc.greater(share, limit), fill_value=False))
+    if selection.purge:
+        return pc.if_else(many, "deleted_rows", "whole")
+    if judge.ordering is not None:
+        ordered, other = pc.is_valid(cube), _is_clustered_otherwise(add, judge)
+        return pc.case_when(
+            pc.make_struct(pc.and_(ordered, many), ordered, other),
+            "deleted_rows", "ordered", "clustered", "unordered",
+        )  # fmt: skip
+    small = pc.less(add.field("size"), selection.min_bytes)
+    return pc.case_when(
+        pc.make_struct(many, pc.is_null(rows), small), "deleted_rows", "no_stats", "small", "large"
+    )
+
+
+def _cube(add: pa.StructArray, ordering: Ordering) -> pa.Array:
+    """What each file was ordered with by the same columns, null for others."""
+    tags = add.field("tags")
+    named = pc.fill_null(_tag(tags, ordering.columns_tag), "")
+    is_same = pc.equal(named, ordering.columns_text)
+    if ordering.clustering:
+        is_ours = pc.equal(pc.fill_null(add.field("clusteringProvider"), ""), PROVIDER)
+        is_same = pc.and_(is_same, is_ours)
+    cube = pc.coalesce(_tag(tags, ordering.cube_tag), pa.scalar("", pa.string()))
+    return pc.if_else(is_same, cube, pa.scalar(None, pa.string()))
+
+
+def _is_clustered_otherwise(add: pa.StructArray, judge: Judge) -> pa.Array:
+    """Whether a file of a clustered table is left as it is: by another engine, by other columns."""
+    provider = add.field("clusteringProvider")
+    if judge.ordering is None or not judge.ordering.clustering or judge.selection.full:
+        return pa.repeat(pa.scalar(value=False), len(add))
+    foreign = pc.not_equal(pc.fill_null(provider, PROVIDER), PROVIDER)
+    columns = _tag(add.field("tags"), COLUMNS_TAG)
+    other = pc.fill_null(pc.not_equal(columns, judge.ordering.columns_text), fill_value=False)
+    return pc.or_(foreign, pc.and_(pc.is_valid(provider), other))
+
+
+def _has_z_order(add: pa.StructArray) -> pa.Array:
+    return pc.is_valid(_tag(add.field("tags"), Z_CUBE_TAG))
+
+
+def _rewrites(add: pa.StructArray) -> pa.Array:
+    """How many compactions the rows went through, MOST_REWRITES for more."""
+    told = _tag(add.field("tags"), REWRITES_TAG)
+    once = pc.if_else(pc.equal(told, "1"), 1, MOST_REWRITES)
+    return pc.cast(pc.fill_null(once, 0), pa.int64())
+
+
+def _tag(tags: pa.MapArray, name: str) -> pa.Array:
+    return pc.map_lookup(tags, pa.scalar(name), "first")
+
+
+def _deleted(add: pa.StructArray) -> pa.Array:
+    vector = add.field("deletionVector")
+    return pc.fill_null(pc.if_else(pc.is_valid(vector), vector.field("cardinality"), 0), 0)
+
+
+def _rows(stats: pa.Array) -> pa.Array:
+    found = pc.extract_regex(stats, _ROWS)
+    rows = pc.cast(pc.struct_field(found, "rows"), pa.int64())
+    odd = pc.and_(pc.is_null(rows), pc.is_valid(stats))
+    if not pc.any(odd).as_py():
+        return rows
+    decoded = [Add("", 0, stats=text).num_records for text in stats.filter(odd).to_pylist()]
+    return pc.replace_with_mask(rows, odd, pa.array(decoded, pa.int64()))
+
+
+def _partitions(values: pa.MapArray, partitions: tuple[Field, ...]) -> pa.Array:
+    """The canonical values as JSON; each combination is made once."""
+    if not partitions:
+        return pa.repeat(pa.scalar("{}"), len(values))
+    known: dict[tuple[tuple[str, str | None], ...], str] = {}
+    texts: list[str] = []
+    for pairs in values.to_pylist():
+        key = tuple(pairs or ())
+        if key not in known:
+            known[key] = json.dumps(canonical_values(dict(key), partitions), ensure_ascii=False)
+        texts.append(known[key])
+    return pa.array(texts, pa.string())
+
+
+def _texts(add: pa.StructArray, rows: pa.Array, wanted: pa.Array) -> pa.Array:
+    """The add actions that are wanted as JSON, null for others; of statistics only the rows."""
+    texts = np.full(len(add), None, object)
+    actions = add.filter(wanted).to_pylist(maps_as_pydicts="strict")
+    found: list[str] = []
+    for action, count in zip(actions, rows.filter(wanted).to_pylist(), strict=True):
+        kept = {name: value for name, value in action.items() if value is not None}
+        kept["stats"] = None if count is None else _stats(count)
+        found.append(msgspec.json.encode(msgspec.convert(kept, Add)).decode())
+    texts[wanted.to_numpy(zero_copy_only=False)] = found
+    return pa.array(texts, pa.string())
+
+
+def _stats(rows: int) -> str:
+    return json.dumps({"numRecords": rows}, separators=(",", ":"))

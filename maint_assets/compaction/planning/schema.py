@@ -1,0 +1,77 @@
+"""The rows of a plan of an OPTIMIZE: live files, each in a bin or with why it stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+from pyspark.sql import types as T
+
+from maint_assets.datasets.columns import arrow_schema, column
+from maint_assets.datasets.parts import Measure
+from maint_assets.snapshot.summary import size_counts
+
+if TYPE_CHECKING:
+    pass
+
+PLANNED_REASONS = (
+    "small", "deleted_rows", "dropped_columns", "no_stats", "unordered", "merged"
+)  # fmt: skip
+
+
+LEFT_OUT_REASONS = (
+    "large", "whole", "alone", "ordered", "clustered", "other_partition", "postponed", "disputed"
+)  # fmt: skip
+
+
+COMPACTION_SCHEMA = T.StructType([
+    column("bin", "string", "id of the bin; null where the file stays", nullable=True),
+    column("position", "bigint", "place of the file in its bin", nullable=True),
+    column("partition", "string", "partition values by physical name, JSON"),
+    column("path", "string", "decoded, relative to the table root; absolute where outside it"),
+    column("dv_id", "string", "id of the deletion vector, empty for none"),
+    column("size", "bigint", "bytes"),
+    column("live_bytes", "bigint", "bytes without those of deleted rows, estimated"),
+    column("rows", "bigint", "rows in the file, deleted ones included", nullable=True),
+    column("deleted", "bigint", "rows deleted by the deletion vector"),
+    column("clustered", "boolean", "whether its rows are in an order that is to be kept"),
+    column("cube", "string", "what it was ordered with, as is asked now", nullable=True),
+    column("ordered", "boolean", "whether the rows of its bin are ordered"),
+    column("rewrites", "bigint", "compactions that its rows went through: 0, 1, 2 for more"),
+    column("reason", "string", "why it is rewritten, or why it stays"),
+    column("engine", "string", "what rewrites it, unless a look into it speaks against it"),
+    column("added", "bigint", "order in which files came to the table"),
+    column("add", "string", "the add action of the log, statistics left out", nullable=True),
+])
+"""A file of a bin; files of one bin lie together."""
+
+
+COMPACTION_ARROW = arrow_schema(COMPACTION_SCHEMA)
+
+
+_BIN = pc.field("bin")
+
+
+PLANNED = pc.is_valid(_BIN)
+
+
+BINS_MEASURES = {
+    "bins": Measure("count", where=PLANNED & (pc.field("position") == 0)),
+    "bytes": Measure("sum", "size", PLANNED),
+    "rows": Measure("sum", "rows", PLANNED),
+    "deleted": Measure("sum", "deleted", PLANNED),
+    "considered": Measure("count"),
+    **{
+        f"left_{name}": Measure("count", where=pc.field("reason") == name)
+        for name in LEFT_OUT_REASONS
+    },
+    **{
+        f"left_bytes_{name}": Measure("sum", "size", pc.field("reason") == name)
+        for name in LEFT_OUT_REASONS
+    },
+    **{
+        f"reason_{name}": Measure("count", where=PLANNED & (pc.field("reason") == name))
+        for name in PLANNED_REASONS
+    },
+    **size_counts("planned ", PLANNED),
+}
