@@ -14,7 +14,7 @@ from maint_assets_tests.oracles import setup
 ROOT = Path(__file__).parents[1]
 
 LONGEST = (
-    "test_kill.py",
+    "cli/test_kill.py",
     "compaction/test_killed.py",
     "ui/test_ui.py",
     "ui/test_locations.py",
@@ -22,7 +22,7 @@ LONGEST = (
     "races/test_races.py",
     "assets/test_terminate.py",
     "compaction/test_ordering.py",
-    "test_cli.py",
+    "cli/test_cli.py",
 )
 """Files with few tests that take long: at the end one process would wait for the other."""
 

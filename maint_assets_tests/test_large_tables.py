@@ -11,9 +11,9 @@ from maint_assets.cli.vacuum import VacuumReport
 from maint_assets.datasets import exchange, rows
 from maint_assets.snapshot import replay
 from maint_assets.vacuum import deletion, listing
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import Chain, directories, files
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.chain import Chain, directories, files
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 import maint_assets
 from maint_assets import config
-from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.support.builder import TableBuilder
 
 ROOT = Path(__file__).parents[1]
 UV = shutil.which("uv") or str(ROOT / ".uv/bin/uv")

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from maint_assets.datasets import ledger
 from maint_assets.errors import MaintError, RetentionError, UnsupportedFeatureError
-from maint_assets_tests.builder import DAY_MS, TableBuilder, tree
-from maint_assets_tests.chain import Chain, files, set_clock
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import DAY_MS, TableBuilder, tree
+from maint_assets_tests.support.chain import Chain, files, set_clock
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.support.builder import TableBuilder
 
 SECONDS = 60
 

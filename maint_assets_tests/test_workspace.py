@@ -15,8 +15,8 @@ from maint_assets.assets.stages import vacuum
 from maint_assets.cli.commands import cli
 from maint_assets.errors import ConfigError, UnsupportedLocationError
 from maint_assets.snapshot import head
-from maint_assets_tests.builder import TableBuilder, tree
-from maint_assets_tests.chain import Chain
+from maint_assets_tests.support.builder import TableBuilder, tree
+from maint_assets_tests.support.chain import Chain
 from maint_assets_tests.vacuum.test_faults import read_only
 
 

@@ -16,9 +16,9 @@ from maint_assets.cli.log_cleanup import execute_log_cleanup
 from maint_assets.cli.vacuum import execute_vacuum
 from maint_assets.config import TableSettings
 from maint_assets.errors import GuardError, MaintError, StageMissingError, StalePlanError
-from maint_assets_tests.builder import TableBuilder, tree
-from maint_assets_tests.chain import Chain, files, set_clock
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import TableBuilder, tree
+from maint_assets_tests.support.chain import Chain, files, set_clock
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -17,7 +17,7 @@ from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.cli.launcher import Launched, Launcher
 from maint_assets.config import CompactionSettings, Maintenance, TableSettings
 from maint_assets.errors import StoppedError
-from maint_assets_tests.stepping import Nothing, idle
+from maint_assets_tests.support.stepping import Nothing, idle
 
 TABLE = TableSettings(name="t", uri="/nowhere", compaction=CompactionSettings(approval="auto"))
 

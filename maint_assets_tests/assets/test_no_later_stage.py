@@ -19,7 +19,13 @@ DONE = ("deletion:done:SIGINT", "rewritten_files:done:SIGTERM", "deleted_logs:do
 
 
 def _played(directory: Path, *scenarios: str) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "maint_assets_tests.stopping", str(directory), *scenarios]
+    command = [
+        sys.executable,
+        "-m",
+        "maint_assets_tests.support.stopping",
+        str(directory),
+        *scenarios,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(found) == len(scenarios), done.stderr[-3000:]

@@ -13,8 +13,8 @@ from maint_assets.datasets.columns import arrow_schema
 from maint_assets.datasets.intents import note
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.deletion import DELETION_SCHEMA
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import Chain
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.chain import Chain
 
 RUNS = 5_000
 MOST_SECONDS = 0.05

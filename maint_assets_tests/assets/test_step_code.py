@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from maint_assets.assets import factory
-from maint_assets_tests import step_workers
+from maint_assets_tests.support import step_workers
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ ALL = {"compaction_bins", "rewritten_files"}
 
 
 def _played(every: int, *files: str) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "maint_assets_tests.stepping", str(every), *files]
+    command = [sys.executable, "-m", "maint_assets_tests.support.stepping", str(every), *files]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     *found, last = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert (last["where"], last["status"]) == (None, "SUCCESS")

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from maint_assets_tests.benchmarks.measure import Peak, Row, best, session, timed
 from maint_assets_tests.benchmarks.tables import copy_of, vacuum_table
-from maint_assets_tests.chain import Chain
 from maint_assets_tests.oracles.delta_spark import forget
+from maint_assets_tests.support.chain import Chain
 
 Peer = Callable[[SparkSession, Path, Path], Row]
 

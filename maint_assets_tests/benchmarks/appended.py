@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from maint_assets_tests.benchmarks.measure import Peak, session, timed
-from maint_assets_tests.chain import Chain
+from maint_assets_tests.support.chain import Chain
 
 ORDER = ["key", "ts"]
 PAYLOAD = 1_000

@@ -28,8 +28,8 @@ from pyspark.sql import SparkSession
 
 from maint_assets.cli.checkpoint import checkpoint
 from maint_assets_tests.benchmarks.measure import Peak, Row, best, session, timed
-from maint_assets_tests.chain import Chain
 from maint_assets_tests.oracles.delta_spark import forget
+from maint_assets_tests.support.chain import Chain
 
 Peer = Callable[[SparkSession, Path, int], Row]
 

@@ -35,9 +35,9 @@ from maint_assets_tests.benchmarks.checkpointing import (
 )
 from maint_assets_tests.benchmarks.measure import Peak, Row, best, session, timed
 from maint_assets_tests.benchmarks.tables import copy_of
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import Chain
 from maint_assets_tests.oracles.delta_spark import clock_at, forget, log_at
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.chain import Chain
 
 EVERY = LIVE = RECENT = 100
 PADDING = "x" * 500

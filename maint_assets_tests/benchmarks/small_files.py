@@ -27,10 +27,10 @@ from pyspark.sql import SparkSession
 
 from maint_assets_tests.benchmarks.measure import Peak, Row, best, session, timed
 from maint_assets_tests.benchmarks.tables import copy_of
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import Chain
 from maint_assets_tests.oracles.delta_spark import forget
 from maint_assets_tests.oracles.delta_spark import table as named
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.chain import Chain
 
 FIELDS = {
     "id": "long",

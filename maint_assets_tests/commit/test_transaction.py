@@ -11,8 +11,8 @@ from maint_assets.commit.transaction import commit_record
 from maint_assets.errors import CommitError, StalePlanError, UnsupportedFeatureError
 from maint_assets.snapshot.head import TableHead, table_head
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.storage.faulty import Conflict, FaultyStore, LostAnswer, LostConnection
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.faulty import Conflict, FaultyStore, LostAnswer, LostConnection
 
 ICT = {"delta.enableInCommitTimestamps": "true"}
 

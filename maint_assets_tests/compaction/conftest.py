@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.chain import Chain, set_clock
+from maint_assets_tests.support.chain import Chain, set_clock
 
 Compacting = Callable[..., Chain]
 

@@ -26,10 +26,10 @@ from maint_assets.errors import (
     StalePlanError,
     StoppedError,
 )
-from maint_assets_tests.builder import TableBuilder, tree
-from maint_assets_tests.chain import Chain, change_plan, planned_rows
 from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import TableBuilder, tree
+from maint_assets_tests.support.chain import Chain, change_plan, planned_rows
 
 
 def small_files(path: Path, *, days: int = 2, files: int = 3, **create: Any) -> TableBuilder:

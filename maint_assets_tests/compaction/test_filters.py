@@ -21,10 +21,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.test_spark_engine import UNTOLD, file_of, settings
+from maint_assets_tests.compaction.engines.test_spark import UNTOLD, file_of, settings
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import TableBuilder
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets.compaction.planning import tasks
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.commit.rewriting import live
 from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.oracles import delta_rs, delta_spark
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.rewriting import live
 
 SHAPES = {
     "interleaved": (1, 5, 1, 5, 1),

@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets.errors import NotADeltaTableError, UnsupportedFeatureError
-from maint_assets_tests.builder import TableBuilder, tree
-from maint_assets_tests.commit.rewriting import lines, live
 from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import TableBuilder, tree
+from maint_assets_tests.support.rewriting import lines, live
 
 
 def test_files_with_deleted_rows_are_merged_once_and_for_all(

@@ -9,10 +9,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.builder import TableBuilder, tree
 from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.oracles import delta_rs, delta_spark
 from maint_assets_tests.oracles.feature_tables import FEATURE_TABLES
+from maint_assets_tests.support.builder import TableBuilder, tree
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 

@@ -4,244 +4,280 @@ import importlib
 
 SCENARIOS: dict[str, list[str]] = {
     # OptimizeCompactionSuite
-    "optimize command": ["test_compaction::test_files_of_a_partition_become_one"],
+    "optimize command": ["compaction.test_compaction::test_files_of_a_partition_become_one"],
     "predicate on non-partition column": [
-        "test_compaction::test_predicates_of_anything_else_are_refused"
+        "compaction.test_compaction::test_predicates_of_anything_else_are_refused"
     ],
-    "all partitions": ["test_compaction::test_files_of_a_partition_become_one"],
+    "all partitions": ["compaction.test_compaction::test_files_of_a_partition_become_one"],
     "with deletion vectors": [
-        "test_sizes::test_files_with_enough_deleted_rows_are_rewritten_beside_small_ones"
+        "compaction.planning.test_sizes::test_files_with_enough_deleted_rows_are_rewritten_beside_small_ones"
     ],
     "interleaved, first and last, only first": [
-        "test_partitions::test_only_parts_of_many_files_become_one_file_in_one_commit"
+        "compaction.test_partitions::test_only_parts_of_many_files_become_one_file_in_one_commit"
     ],
-    "selected partitions": ["test_compaction::test_only_partitions_that_match_are_rewritten"],
+    "selected partitions": [
+        "compaction.test_compaction::test_only_partitions_that_match_are_rewritten"
+    ],
     "null partition columns": [
-        "test_partitions::test_no_value_is_one_partition_and_empty_text_another"
+        "compaction.test_partitions::test_no_value_is_one_partition_and_empty_text_another"
     ],
     "multiple partition columns": [
-        "test_partitions::test_only_parts_of_many_files_become_one_file_in_one_commit"
+        "compaction.test_partitions::test_only_parts_of_many_files_become_one_file_in_one_commit"
     ],
-    "multiple jobs start at once": ["test_partitions::test_what_many_tasks_wrote_is_in_one_commit"],
-    "multiple predicates": ["test_compaction::test_only_partitions_that_match_are_rewritten"],
+    "multiple jobs start at once": [
+        "compaction.test_partitions::test_what_many_tasks_wrote_is_in_one_commit"
+    ],
+    "multiple predicates": [
+        "compaction.test_compaction::test_only_partitions_that_match_are_rewritten"
+    ],
     "batching": [
-        "test_compaction::test_commits_are_as_large_as_asked",
-        "test_partitions::test_batches_are_made_of_the_partitions_that_were_asked_for",
+        "compaction.test_compaction::test_commits_are_as_large_as_asked",
+        "compaction.test_partitions::test_batches_are_made_of_the_partitions_that_were_asked_for",
     ],
-    "empty table": ["test_partitions::test_a_table_without_files_has_nothing_to_compact"],
-    "catalog-managed": ["test_purge::test_commits_that_a_catalog_owns_are_refused"],
+    "empty table": [
+        "compaction.test_partitions::test_a_table_without_files_has_nothing_to_compact"
+    ],
+    "catalog-managed": ["compaction.test_purge::test_commits_that_a_catalog_owns_are_refused"],
     "normalized partition values": [
-        "test_partitions::test_moments_are_merged_where_their_zone_is_told",
-        "delta.test_delta_partitions::test_spellings_of_one_value_are_one",
+        "compaction.test_partitions::test_moments_are_merged_where_their_zone_is_told",
+        "delta.test_partitions::test_spellings_of_one_value_are_one",
     ],
-    "missing path": ["test_purge::test_what_is_no_table_is_refused"],
+    "missing path": ["compaction.test_purge::test_what_is_no_table_is_refused"],
     "missing predicate, no boolean": [
-        "test_compaction::test_predicates_of_anything_else_are_refused"
+        "compaction.test_compaction::test_predicates_of_anything_else_are_refused"
     ],
     "partition value with space": [
-        "test_partitions::test_no_value_is_one_partition_and_empty_text_another",
-        "test_feature_tables::test_rows_are_the_same_and_writers_go_on",
+        "compaction.test_partitions::test_no_value_is_one_partition_and_empty_text_another",
+        "compaction.test_feature_tables::test_rows_are_the_same_and_writers_go_on",
     ],
     # OptimizeZOrderSuite, StatsCollectionSuite, DeltaVariantSuite
     "Z-order: missing, partition column": [
-        "test_ordering::test_columns_that_help_no_reader_are_refused_by_name"
+        "compaction.test_ordering::test_columns_that_help_no_reader_are_refused_by_name"
     ],
     "Z-order: column without stats": [
-        "test_ordering::test_columns_without_statistics_or_bounds_are_refused_as_by_delta"
+        "compaction.test_ordering::test_columns_without_statistics_or_bounds_are_refused_as_by_delta"
     ],
     "Z-order: nested, dotted, mapped columns": [
-        "test_ordering::test_nested_and_quoted_names_are_found_whatever_files_call_them"
+        "compaction.test_ordering::test_nested_and_quoted_names_are_found_whatever_files_call_them"
     ],
     "Z-order: null partition, batching": [
-        "test_ordering::test_partitions_are_ordered_one_by_one_in_as_many_commits_as_asked"
+        "compaction.test_ordering::test_partitions_are_ordered_one_by_one_in_as_many_commits_as_asked"
     ],
-    "Z-order: empty table": ["test_ordering::test_an_empty_table_has_nothing_to_order"],
-    "Z-order: interleaving": ["test_ordering::test_a_file_takes_each_range_of_a_table_exactly"],
-    "Z-order: variant": ["test_ordering::test_variants_are_no_order_here_nor_with_delta"],
+    "Z-order: empty table": ["compaction.test_ordering::test_an_empty_table_has_nothing_to_order"],
+    "Z-order: interleaving": [
+        "compaction.test_ordering::test_a_file_takes_each_range_of_a_table_exactly"
+    ],
+    "Z-order: variant": [
+        "compaction.test_ordering::test_variants_are_no_order_here_nor_with_delta"
+    ],
     "Z-order: metrics and history": [
-        "test_ordering::test_metrics_are_deltas_but_for_the_strategy",
-        "test_ordering::test_the_commit_says_what_deltas_says",
+        "compaction.test_ordering::test_metrics_are_deltas_but_for_the_strategy",
+        "compaction.test_ordering::test_the_commit_says_what_deltas_says",
     ],
-    "Z-order: row ids": ["test_ordering::test_row_ids_are_kept"],
+    "Z-order: row ids": ["compaction.test_ordering::test_row_ids_are_kept"],
     "Z-order respects the target size": [
-        "test_ordering::test_rows_stay_and_lookups_by_each_column_read_few_files"
+        "compaction.test_ordering::test_rows_stay_and_lookups_by_each_column_read_few_files"
     ],
     # ClusteredTableClusteringSuite, IncrementalZCubeClusteringSuite, ClusteringProviderSuite
     "clustered table, one and more columns": [
-        "test_ordering::test_a_clustered_table_is_clustered_as_delta_does",
-        "test_ordering::test_a_clustering_is_the_same_behind_a_checkpoint",
+        "compaction.test_ordering::test_a_clustered_table_is_clustered_as_delta_does",
+        "compaction.test_ordering::test_a_clustering_is_the_same_behind_a_checkpoint",
     ],
-    "a single unsealed cube": ["test_cubes::test_a_cube_alone_stays"],
+    "a single unsealed cube": ["compaction.ordering.test_cubes::test_a_cube_alone_stays"],
     "incremental clustering": [
-        "test_ordering::test_one_row_more_makes_delta_rewrite_the_whole_cube_and_us_the_row",
-        "test_cubes::test_a_cube_joins_in_when_it_is_no_larger_than_what_is_ordered_anyway",
+        "compaction.test_ordering::test_one_row_more_makes_delta_rewrite_the_whole_cube_and_us_the_row",
+        "compaction.ordering.test_cubes::test_a_cube_joins_in_when_it_is_no_larger_than_what_is_ordered_anyway",
     ],
-    "sealed cubes": ["test_cubes::test_a_large_table_is_cut_into_cubes_that_are_not_touched_again"],
+    "sealed cubes": [
+        "compaction.ordering.test_cubes::test_a_large_table_is_cut_into_cubes_that_are_not_touched_again"
+    ],
     "changed columns, FULL": [
-        "test_ordering::test_after_the_columns_have_changed_old_cubes_wait_for_full",
-        "test_cubes::test_what_is_clustered_otherwise_waits_for_full",
+        "compaction.test_ordering::test_after_the_columns_have_changed_old_cubes_wait_for_full",
+        "compaction.ordering.test_cubes::test_what_is_clustered_otherwise_waits_for_full",
     ],
-    "FULL where there is no order": ["test_ordering::test_full_needs_an_order"],
+    "FULL where there is no order": ["compaction.test_ordering::test_full_needs_an_order"],
     "WHERE and ZORDER BY on a clustered table": [
-        "test_ordering::test_a_clustered_table_is_not_z_ordered"
+        "compaction.test_ordering::test_a_clustered_table_is_not_z_ordered"
     ],
-    "clustering metrics": ["test_ordering::test_metrics_of_a_clustering_are_deltas"],
+    "clustering metrics": ["compaction.test_ordering::test_metrics_of_a_clustering_are_deltas"],
     "provider behind a checkpoint": [
-        "test_ordering::test_a_clustering_is_the_same_behind_a_checkpoint"
+        "compaction.test_ordering::test_a_clustering_is_the_same_behind_a_checkpoint"
     ],
     # MultiDimClusteringSuite and the curves
     "curves": [
-        "test_curve::test_z_order_is_deltas",
-        "test_curve::test_the_hilbert_curve_is_deltas",
-        "test_curve::test_the_hilbert_curve_visits_each_point_once_in_unit_steps",
+        "compaction.ordering.test_curve::test_z_order_is_deltas",
+        "compaction.ordering.test_curve::test_the_hilbert_curve_is_deltas",
+        "compaction.ordering.test_curve::test_the_hilbert_curve_visits_each_point_once_in_unit_steps",
     ],
     "range ids, nulls, few values": [
-        "test_positions::test_one_column_gives_its_order_with_nulls_first",
-        "test_positions::test_no_rows_and_no_values_have_an_order_too",
+        "compaction.ordering.test_positions::test_one_column_gives_its_order_with_nulls_first",
+        "compaction.ordering.test_positions::test_no_rows_and_no_values_have_an_order_too",
     ],
-    "noise reduces skew": ["test_positions::test_ties_are_spread_always_in_the_same_way"],
+    "noise reduces skew": [
+        "compaction.ordering.test_positions::test_ties_are_spread_always_in_the_same_way"
+    ],
     # OptimizeConflictSuite
     "DELETE between prepare and commit": [
-        "test_compaction::test_a_bin_whose_file_went_meanwhile_is_dropped_alone",
-        "commit.test_rewrites::test_only_the_bin_that_lost_an_input_is_dropped",
-        "commit.test_rewrites_with_spark::test_winners_of_delta_mean_what_the_rules_say",
+        "compaction.test_compaction::test_a_bin_whose_file_went_meanwhile_is_dropped_alone",
+        "commit.rewrite.test_committing::test_only_the_bin_that_lost_an_input_is_dropped",
+        "commit.rewrite.test_with_spark::test_winners_of_delta_mean_what_the_rules_say",
     ],
     # OptimizeMetricsSuite
     "history metrics": [
-        "commit.test_rewrites_with_spark::test_delta_reads_the_commit_and_goes_on",
-        "commit.test_metrics::test_percentiles_are_elements_at_their_share_of_the_count",
+        "commit.rewrite.test_with_spark::test_delta_reads_the_commit_and_goes_on",
+        "commit.rewrite.test_metrics::test_percentiles_are_elements_at_their_share_of_the_count",
     ],
-    "metric values are real sizes": ["test_metrics::test_numbers_are_those_of_delta"],
-    "exact output schema": ["test_metrics::test_numbers_are_those_of_delta"],
-    "metrics of a second run": ["test_metrics::test_a_run_without_work_has_no_batch"],
+    "metric values are real sizes": [
+        "compaction.reporting.test_metrics::test_numbers_are_those_of_delta"
+    ],
+    "exact output schema": ["compaction.reporting.test_metrics::test_numbers_are_those_of_delta"],
+    "metrics of a second run": [
+        "compaction.reporting.test_metrics::test_a_run_without_work_has_no_batch"
+    ],
     "columns with statistics": [
-        "test_metrics::test_columns_with_statistics_are_those_that_new_files_have_them_of",
-        "test_metrics::test_what_delta_tells_wrong_is_right",
+        "compaction.reporting.test_metrics::test_columns_with_statistics_are_those_that_new_files_have_them_of",
+        "compaction.reporting.test_metrics::test_what_delta_tells_wrong_is_right",
     ],
     "metrics of deletion vectors": [
-        "test_metrics::test_numbers_are_those_of_delta",
-        "commit.test_rewrites::test_bin_without_live_rows_commits_its_removes_alone",
+        "compaction.reporting.test_metrics::test_numbers_are_those_of_delta",
+        "commit.rewrite.test_committing::test_bin_without_live_rows_commits_its_removes_alone",
     ],
     # DeltaReorgSuite
     "purge merges files with vectors": [
-        "test_purge::test_files_with_deleted_rows_are_merged_once_and_for_all"
+        "compaction.test_purge::test_files_with_deleted_rows_are_merged_once_and_for_all"
     ],
-    "second purge": ["test_purge::test_files_with_deleted_rows_are_merged_once_and_for_all"],
-    "purge without vectors": ["test_compaction::test_purge_rewrites_files_with_deleted_rows_only"],
+    "second purge": [
+        "compaction.test_purge::test_files_with_deleted_rows_are_merged_once_and_for_all"
+    ],
+    "purge without vectors": [
+        "compaction.test_compaction::test_purge_rewrites_files_with_deleted_rows_only"
+    ],
     "purge of some partitions": [
-        "test_purge::test_files_with_deleted_rows_are_merged_once_and_for_all"
+        "compaction.test_purge::test_files_with_deleted_rows_are_merged_once_and_for_all"
     ],
     "dropped column physically gone": [
-        "test_dropped_columns::test_the_files_of_deltas_own_purge_are_taken"
+        "compaction.planning.test_dropped_columns::test_the_files_of_deltas_own_purge_are_taken"
     ],
     "renamed column kept": [
-        "test_dropped_columns::test_the_files_of_deltas_own_purge_are_taken",
-        "test_schemas::test_columns_that_came_went_and_were_renamed",
+        "compaction.planning.test_dropped_columns::test_the_files_of_deltas_own_purge_are_taken",
+        "compaction.test_schemas::test_columns_that_came_went_and_were_renamed",
     ],
     "purge of a catalog-managed table": [
-        "test_purge::test_commits_that_a_catalog_owns_are_refused"
+        "compaction.test_purge::test_commits_that_a_catalog_owns_are_refused"
     ],
     # RowTrackingCompactionSuite, RowIdSuite, RowTrackingBackfillConflictsSuite
     "fresh and materialised ids": [
-        "test_row_tracking::test_ids_stay_where_only_some_rows_hold_theirs",
-        "test_feature_tables::test_rows_are_the_same_and_writers_go_on",
-        "commit.test_rewrites_with_spark::test_row_ids_stay_the_same",
+        "compaction.test_row_tracking::test_ids_stay_where_only_some_rows_hold_theirs",
+        "compaction.test_feature_tables::test_rows_are_the_same_and_writers_go_on",
+        "commit.rewrite.test_with_spark::test_row_ids_stay_the_same",
     ],
     "backfill-enabled tables": [
-        "test_row_tracking::test_ids_stay_after_a_backfill_and_where_only_some_rows_hold_theirs"
+        "compaction.test_row_tracking::test_ids_stay_after_a_backfill_and_where_only_some_rows_hold_theirs"
     ],
     "tracking disabled": [
-        "test_row_tracking::test_ids_come_and_cease_as_the_table_says_and_are_never_given_twice"
+        "compaction.test_row_tracking::test_ids_come_and_cease_as_the_table_says_and_are_never_given_twice"
     ],
     "snapshot isolation with the domain": [
-        "test_row_tracking::test_ids_stay_after_a_backfill_and_where_only_some_rows_hold_theirs",
-        "commit.test_rewrites::test_commit_info_says_what_was_done_in_the_order_of_delta",
+        "compaction.test_row_tracking::test_ids_stay_after_a_backfill_and_where_only_some_rows_hold_theirs",
+        "commit.rewrite.test_committing::test_commit_info_says_what_was_done_in_the_order_of_delta",
     ],
     "backfill wins": [
-        "commit.test_rewrites::test_backfill_gives_the_removes_its_row_ids",
-        "commit.test_rewrites::test_row_ids_that_changed_after_they_were_copied_lose_the_bin",
+        "commit.rewrite.test_committing::test_backfill_gives_the_removes_its_row_ids",
+        "commit.rewrite.test_committing::test_row_ids_that_changed_after_they_were_copied_lose_the_bin",
     ],
     # CDCReaderSuite, DeltaSourceSuite, DeltaVariantSuite
     "no changes in the feed": [
-        "test_readers::test_streams_and_change_feeds_see_no_compaction",
-        "commit.test_rewrites_with_spark::test_delta_reads_the_commit_and_goes_on",
+        "compaction.test_readers::test_streams_and_change_feeds_see_no_compaction",
+        "commit.rewrite.test_with_spark::test_delta_reads_the_commit_and_goes_on",
     ],
     "no new rows in a stream": [
-        "test_readers::test_streams_and_change_feeds_see_no_compaction",
-        "test_streams::test_a_stream_gets_each_row_once_whenever_it_begins",
-        "test_streams::test_streams_and_feeds_get_what_they_get_over_deltas_own_optimize",
+        "compaction.test_readers::test_streams_and_change_feeds_see_no_compaction",
+        "compaction.test_streams::test_a_stream_gets_each_row_once_whenever_it_begins",
+        "compaction.test_streams::test_streams_and_feeds_get_what_they_get_over_deltas_own_optimize",
     ],
-    "variants": ["test_spark_engine::test_variants_are_rewritten_by_spark"],
+    "variants": ["compaction.engines.test_spark::test_variants_are_rewritten_by_spark"],
     # delta-rs: command_optimize.rs, test_optimize.py
     "conflict for concurrent remove": [
-        "test_compaction::test_a_bin_whose_file_went_meanwhile_is_dropped_alone"
+        "compaction.test_compaction::test_a_bin_whose_file_went_meanwhile_is_dropped_alone"
     ],
-    "none for append": ["commit.test_rewrites::test_winner_that_touches_no_input_is_tolerated"],
-    "commit interval": ["test_compaction::test_commits_are_as_large_as_asked"],
+    "none for append": [
+        "commit.rewrite.test_committing::test_winner_that_touches_no_input_is_tolerated"
+    ],
+    "commit interval": ["compaction.test_compaction::test_commits_are_as_large_as_asked"],
     "idempotent with several bins": [
-        "test_sizes::test_a_second_run_finds_nothing_where_a_partition_had_several_bins",
-        "test_bins::test_planning_settles_when_each_bin_becomes_one_file",
+        "compaction.planning.test_sizes::test_a_second_run_finds_nothing_where_a_partition_had_several_bins",
+        "compaction.planning.test_packing::test_planning_settles_when_each_bin_becomes_one_file",
     ],
     "no merge across a large file": [
-        "test_sizes::test_large_files_do_not_part_small_ones_as_they_do_for_delta_rs"
+        "compaction.planning.test_sizes::test_large_files_do_not_part_small_ones_as_they_do_for_delta_rs"
     ],
     "live rows kept with vectors": [
-        "test_compaction::test_a_file_with_many_deleted_rows_is_rewritten_alone"
+        "compaction.test_compaction::test_a_file_with_many_deleted_rows_is_rewritten_alone"
     ],
     "tombstones keep vectors": [
-        "commit.test_rewrites::test_removes_tell_the_logical_file_as_the_log_had_it"
+        "commit.rewrite.test_committing::test_removes_tell_the_logical_file_as_the_log_had_it"
     ],
-    "schema-evolved tables": ["test_schemas::test_columns_that_came_went_and_were_renamed"],
+    "schema-evolved tables": [
+        "compaction.test_schemas::test_columns_that_came_went_and_were_renamed"
+    ],
     "nested field named like a partition column": [
-        "test_schemas::test_columns_that_came_went_and_were_renamed"
+        "compaction.test_schemas::test_columns_that_came_went_and_were_renamed"
     ],
     "nullable nested field by Spark": [
-        "test_schemas::test_columns_that_came_went_and_were_renamed"
+        "compaction.test_schemas::test_columns_that_came_went_and_were_renamed"
     ],
-    "delta-rs goes on": ["test_readers::test_delta_rs_goes_on"],
+    "delta-rs goes on": ["compaction.test_readers::test_delta_rs_goes_on"],
     # extra for us
-    "EXISTS_DEFAULT not applied": ["test_data_files::test_defaults_of_columns_are_never_applied"],
-    "INT96 far dates": ["test_data_files::test_int96_is_exact_far_from_today"],
-    "NaN in statistics": ["test_statistics::test_nan_is_the_greatest_number_and_zeros_have_signs"],
+    "EXISTS_DEFAULT not applied": [
+        "compaction.reading.test_data_files::test_defaults_of_columns_are_never_applied"
+    ],
+    "INT96 far dates": ["compaction.reading.test_data_files::test_int96_is_exact_far_from_today"],
+    "NaN in statistics": [
+        "compaction.columns.test_statistics::test_nan_is_the_greatest_number_and_zeros_have_signs"
+    ],
     "row-count guard": [
-        "test_compaction::test_a_file_with_other_rows_than_the_log_says_is_left",
-        "commit.test_soundness::test_batch_that_is_not_sound_is_refused",
+        "compaction.test_compaction::test_a_file_with_other_rows_than_the_log_says_is_left",
+        "commit.rewrite.test_soundness::test_batch_that_is_not_sound_is_refused",
     ],
-    "lost response": ["commit.test_rewrite_faults::test_lost_response_is_known_by_its_transaction"],
+    "lost response": ["commit.rewrite.test_faults::test_lost_response_is_known_by_its_transaction"],
     "row tracking is enabled meanwhile": [
-        "commit.test_rewrites::test_winner_that_changes_the_table_closes_the_door"
+        "commit.rewrite.test_committing::test_winner_that_changes_the_table_closes_the_door"
     ],
-    "two lost races": ["commit.test_rewrites::test_lost_races_number_rows_and_time_anew"],
-    "all-null and void columns": ["test_schemas::test_columns_that_came_went_and_were_renamed"],
+    "two lost races": ["commit.rewrite.test_committing::test_lost_races_number_rows_and_time_anew"],
+    "all-null and void columns": [
+        "compaction.test_schemas::test_columns_that_came_went_and_were_renamed"
+    ],
     "lone file with a vector": [
-        "test_compaction::test_a_file_with_many_deleted_rows_is_rewritten_alone"
+        "compaction.test_compaction::test_a_file_with_many_deleted_rows_is_rewritten_alone"
     ],
     "all rows deleted": [
-        "test_compaction::test_files_whose_rows_are_all_deleted_go_without_a_new_one"
+        "compaction.test_compaction::test_files_whose_rows_are_all_deleted_go_without_a_new_one"
     ],
     "raw and normalised partition strings": [
-        "test_compaction::test_partition_values_are_compared_as_their_type"
+        "compaction.test_compaction::test_partition_values_are_compared_as_their_type"
     ],
     "vectors inline, absolute, relative": [
-        "test_deleted_rows::test_vector_of_each_place_gives_its_rows",
-        "test_deleted_rows::test_vector_by_a_relative_path_gives_its_rows",
+        "compaction.reading.test_deleted_rows::test_vector_of_each_place_gives_its_rows",
+        "compaction.reading.test_deleted_rows::test_vector_by_a_relative_path_gives_its_rows",
     ],
-    "absolute paths": ["test_readers::test_a_clone_is_compacted_and_its_source_is_not_touched"],
+    "absolute paths": [
+        "compaction.test_readers::test_a_clone_is_compacted_and_its_source_is_not_touched"
+    ],
     "killed between any two steps": [
-        "test_killed::test_rows_stay_the_next_run_finishes_and_no_file_leaks",
-        "test_clustered::test_a_clustering_that_was_killed_is_done_by_the_next_run",
+        "compaction.test_killed::test_rows_stay_the_next_run_finishes_and_no_file_leaks",
+        "compaction.test_clustered::test_a_clustering_that_was_killed_is_done_by_the_next_run",
     ],
     "encodings, pages of version 2, codecs, bloom filters": [
-        "test_encodings::test_files_of_any_encoding_become_one_in_which_the_same_rows_are_found",
-        "test_spark_engine::test_text_that_sparks_fast_reader_garbles_is_kept",
+        "compaction.test_encodings::test_files_of_any_encoding_become_one_in_which_the_same_rows_are_found",
+        "compaction.engines.test_spark::test_text_that_sparks_fast_reader_garbles_is_kept",
     ],
     "transactions of applications": [
-        "test_transactions::test_a_job_that_runs_again_writes_nothing_twice",
-        "commit.test_checkpoint_readers::test_what_has_expired_is_what_delta_leaves_out",
+        "compaction.test_transactions::test_a_job_that_runs_again_writes_nothing_twice",
+        "commit.checkpoint.test_readers::test_what_has_expired_is_what_delta_leaves_out",
     ],
     "clustered by turns": [
-        "test_clustered::test_delta_goes_on_where_we_clustered_and_we_where_delta_did",
-        "test_clustered::test_other_columns_wait_for_full_and_none_ends_the_clustering",
+        "compaction.test_clustered::test_delta_goes_on_where_we_clustered_and_we_where_delta_did",
+        "compaction.test_clustered::test_other_columns_wait_for_full_and_none_ends_the_clustering",
     ],
 }
 NOT_OURS = {
@@ -257,6 +293,5 @@ def test_every_scenario_has_tests_that_are_there() -> None:
     for names in SCENARIOS.values():
         for name in names:
             module, _, test = name.partition("::")
-            package = "" if "." in module else "compaction."
-            found = importlib.import_module(f"maint_assets_tests.{package}{module}")
+            found = importlib.import_module(f"maint_assets_tests.{module}")
             assert callable(getattr(found, test, None)), name

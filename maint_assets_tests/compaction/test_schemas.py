@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.commit.rewriting import live, of_kind
 from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.rewriting import live, of_kind
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 

@@ -10,11 +10,11 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.builder import DAY_MS
-from maint_assets_tests.chain import Chain, set_clock
-from maint_assets_tests.commit.rewriting import of_kind
 from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import DAY_MS
+from maint_assets_tests.support.chain import Chain, set_clock
+from maint_assets_tests.support.rewriting import of_kind
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 

@@ -16,7 +16,7 @@ from maint_assets.log_cleanup.plan import DAY_MS, LogCleanupPlan, Terms, terms
 from maint_assets.snapshot.commits import commit_mark
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.support.builder import TableBuilder
 
 NOW_MS = 1_795_341_600_000
 """2026-11-22 10:00 UTC."""

@@ -25,8 +25,6 @@ from maint_assets.snapshot.file_actions import actions_of
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log_units import commit_units
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.log_builder import LogBuilder
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
     Edit,
@@ -39,6 +37,8 @@ from maint_assets_tests.log_cleanup.logs import (
     sidecar_log,
     single,
 )
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.log_builder import LogBuilder
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 

@@ -17,7 +17,6 @@ from maint_assets.log_cleanup.log_directory import LogDirectory, log_directory
 from maint_assets.log_cleanup.soundness import Soundness, soundness_of_each
 from maint_assets.snapshot import replay
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import (
     Edit,
@@ -38,6 +37,7 @@ from maint_assets_tests.log_cleanup.test_content import (
     story,
     top,
 )
+from maint_assets_tests.support.builder import TableBuilder
 
 EDITS: dict[str, Edit] = {
     **{what: edit for what, (edit, _) in WRONG.items()},

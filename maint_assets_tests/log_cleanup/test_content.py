@@ -20,7 +20,6 @@ from maint_assets.log_cleanup.deletion import cleaned
 from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.log_cleanup.soundness import Soundness, soundness
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import TABLE_ID, TableBuilder
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
     OLDEST_DAYS,
@@ -32,6 +31,7 @@ from maint_assets_tests.log_cleanup.logs import (
     planned_rows,
     rewrite,
 )
+from maint_assets_tests.support.builder import TABLE_ID, TableBuilder
 
 LOST = "b"
 """A live file of versions 5 and 10."""

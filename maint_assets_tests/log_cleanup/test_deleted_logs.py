@@ -25,9 +25,6 @@ from maint_assets.log_cleanup.deletion import cleaned
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.handled import Handled, Mark
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import change_plan, planned_rows, set_clock
-from maint_assets_tests.log_builder import LogBuilder
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
@@ -39,6 +36,9 @@ from maint_assets_tests.log_cleanup.logs import (
     single,
 )
 from maint_assets_tests.oracles import delta_rs, delta_spark
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.chain import change_plan, planned_rows, set_clock
+from maint_assets_tests.support.log_builder import LogBuilder
 from maint_assets_tests.vacuum.test_faults import read_only
 
 DAY_MS = 86_400_000

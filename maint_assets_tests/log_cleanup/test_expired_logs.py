@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.log_cleanup.logs import (
     commits,
     daily_log,
@@ -19,6 +18,7 @@ from maint_assets_tests.log_cleanup.logs import (
     rewrite,
     single,
 )
+from maint_assets_tests.support.builder import TableBuilder
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 

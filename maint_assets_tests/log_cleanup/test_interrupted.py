@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from maint_assets_tests.interrupting import Command, make_old, signalled, when_still
-from maint_assets_tests.log_builder import LogBuilder
 from maint_assets_tests.oracles import delta_rs
+from maint_assets_tests.support.interrupting import Command, make_old, signalled, when_still
+from maint_assets_tests.support.log_builder import LogBuilder
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 

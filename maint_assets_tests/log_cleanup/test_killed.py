@@ -12,10 +12,10 @@ from deltalake import DeltaTable
 from maint_assets.log_cleanup.deletion import cleaned
 from maint_assets.log_cleanup.expired_logs import ORDER
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.log_cleanup.killing import write_plan
 from maint_assets_tests.log_cleanup.logs import daily_log, plan_of, planned, planned_rows
 from maint_assets_tests.oracles import delta_rs
+from maint_assets_tests.support.builder import TableBuilder
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 ANCHOR, NEWEST = 10, 20

@@ -12,9 +12,9 @@ from maint_assets.log_cleanup.hashes import contradict, statistics
 from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.log_cleanup.soundness import Soundness, soundness
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.commit.test_checkpoint import log, written
+from maint_assets_tests.commit.checkpoint.test_writer import log, written
 from maint_assets_tests.log_cleanup.logs import edit_rows
+from maint_assets_tests.support.builder import TableBuilder
 
 FIELDS = {"id": "long", "name": "string", "x": "double", "t": "timestamp"}
 TOLD: dict[str, Any] = {

@@ -22,7 +22,6 @@ from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
 from maint_assets.log_cleanup.plan import DAY_MS, terms
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
-from maint_assets_tests.log_builder import LogBuilder
 from maint_assets_tests.oracles import delta_rs, delta_spark
 from maint_assets_tests.oracles.log_cleanup import delta_rs_cleanup, spark_cleanup
 from maint_assets_tests.oracles.test_log_cleanup import (
@@ -34,7 +33,8 @@ from maint_assets_tests.oracles.test_log_cleanup import (
     log_of_21_days,
     now_ms,
 )
-from maint_assets_tests.random_log import random_log
+from maint_assets_tests.support.log_builder import LogBuilder
+from maint_assets_tests.support.random_log import random_log
 
 LOGS = int(os.environ.get("LOGS", "200"))
 KEPT = int(os.environ.get("LOGS", "60"))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from maint_assets_tests.builder import TableBuilder, tree
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import (
     daily_log,
@@ -17,6 +16,7 @@ from maint_assets_tests.log_cleanup.logs import (
     rewrite,
     single,
 )
+from maint_assets_tests.support.builder import TableBuilder, tree
 from maint_assets_tests.vacuum.test_faults import read_only
 
 Damage = Callable[[TableBuilder], Any]

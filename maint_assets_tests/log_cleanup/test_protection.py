@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.log_cleanup.logs import (
     daily_log,
     of_versions,
@@ -17,6 +16,7 @@ from maint_assets_tests.log_cleanup.logs import (
     rewrite,
     single,
 )
+from maint_assets_tests.support.builder import TableBuilder
 
 UNKNOWN = {
     "minReaderVersion": 3,

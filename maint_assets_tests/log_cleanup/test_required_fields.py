@@ -8,7 +8,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.log_cleanup.logs import (
     Edit,
     commits,
@@ -18,6 +17,7 @@ from maint_assets_tests.log_cleanup.logs import (
     rewrite,
 )
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import TableBuilder
 
 FIELDS = ("path", "size", "dataChange", "partitionValues", "modificationTime")
 

@@ -9,7 +9,6 @@ import pytest
 
 from maint_assets.log_cleanup.deletion import cleaned
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.log_cleanup.logs import (
     daily_log,
     edit_rows,
@@ -18,6 +17,7 @@ from maint_assets_tests.log_cleanup.logs import (
     planned_rows,
     single,
 )
+from maint_assets_tests.support.builder import TableBuilder
 
 ANCHOR, NEWEST = 10, 20
 

@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 
 from maint_assets.delta.names import commit_name
 from maint_assets.errors import LogTooShortError, StalePlanError
-from maint_assets_tests.builder import DAY_MS, TableBuilder
-from maint_assets_tests.chain import Chain, files
-from maint_assets_tests.log_builder import LogBuilder
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import NOW_MS, daily_log, planned
 from maint_assets_tests.oracles import delta_rs, delta_spark
 from maint_assets_tests.oracles.delta_spark import table as quoted
+from maint_assets_tests.support.builder import DAY_MS, TableBuilder
+from maint_assets_tests.support.chain import Chain, files
+from maint_assets_tests.support.log_builder import LogBuilder
 
 CUTOFF_MS = (NOW_MS - 26 * DAY_MS) // DAY_MS * DAY_MS
 """Versions up to 13 of a daily log have expired by it."""

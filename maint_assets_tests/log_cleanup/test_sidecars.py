@@ -12,10 +12,10 @@ from maint_assets.errors import StalePlanError
 from maint_assets.log_cleanup import deletion
 from maint_assets.log_cleanup.deletion import cleaned
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import plan_of, planned, planned_rows, sidecar_log
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import TableBuilder
 
 STRAY = "_sidecars/00000000-0000-0000-0000-000000000000.parquet"
 

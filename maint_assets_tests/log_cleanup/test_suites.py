@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from maint_assets.log_cleanup.expired_logs import expired_logs
 from maint_assets.log_cleanup.plan import Terms
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import DAY_MS
-from maint_assets_tests.log_builder import LogBuilder
+from maint_assets_tests.support.builder import DAY_MS
+from maint_assets_tests.support.log_builder import LogBuilder
 
 MINUTE_MS = 60_000
 NOON_MS = 1_800_014_400_000

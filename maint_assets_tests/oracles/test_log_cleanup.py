@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets.delta.names import LogFile, commit_name
-from maint_assets_tests.builder import tree
-from maint_assets_tests.log_builder import LogBuilder
 from maint_assets_tests.oracles import delta_rs, delta_spark
 from maint_assets_tests.oracles.log_cleanup import delta_rs_cleanup, spark_cleanup
-from maint_assets_tests.random_log import random_log
+from maint_assets_tests.support.builder import tree
+from maint_assets_tests.support.log_builder import LogBuilder
+from maint_assets_tests.support.random_log import random_log
 
 pytestmark = pytest.mark.oracle
 

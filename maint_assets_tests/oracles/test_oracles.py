@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.oracles import delta_rs, delta_spark
+from maint_assets_tests.support.builder import TableBuilder
 
 pytestmark = pytest.mark.oracle
 

@@ -38,10 +38,10 @@ from maint_assets.errors import ConflictError
 from maint_assets.snapshot.commits import commit_mark
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import DAY_MS
-from maint_assets_tests.chain import Chain, files
 from maint_assets_tests.races.history import History
 from maint_assets_tests.races.writer import Report
+from maint_assets_tests.support.builder import DAY_MS
+from maint_assets_tests.support.chain import Chain, files
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120

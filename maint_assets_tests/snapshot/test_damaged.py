@@ -18,7 +18,7 @@ from maint_assets.errors import (
 from maint_assets.snapshot.head import newest_head, table_head
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import TableBuilder, tree
+from maint_assets_tests.support.builder import TableBuilder, tree
 
 Damage = Callable[[TableBuilder], object]
 

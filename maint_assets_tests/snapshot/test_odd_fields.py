@@ -9,10 +9,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.builder import TableBuilder, tree
+from maint_assets_tests.cli.test_cli import Shell
 from maint_assets_tests.log_cleanup.logs import rewrite
 from maint_assets_tests.oracles import delta_spark
-from maint_assets_tests.test_cli import Shell
+from maint_assets_tests.support.builder import TableBuilder, tree
 
 Edit = Callable[[dict[str, Any]], Any]
 

@@ -10,7 +10,7 @@ from maint_assets.snapshot import replay
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
 from maint_assets.storage.location import Location
-from maint_assets_tests.builder import TableBuilder
+from maint_assets_tests.support.builder import TableBuilder
 
 NOW_MS = 1_767_225_600_000
 V2 = {"delta.checkpointPolicy": "v2"}

@@ -16,7 +16,7 @@ from maint_assets.storage.write import (
     put_file,
     put_if_absent,
 )
-from maint_assets_tests.storage.faulty import (
+from maint_assets_tests.support.faulty import (
     Conflict,
     FaultyStore,
     LostAnswer,

@@ -13,7 +13,7 @@ from maint_assets.cli.launcher import Launcher
 from maint_assets.cli.log_cleanup import plan_log_cleanup
 from maint_assets.config import load
 from maint_assets.errors import RetentionError
-from maint_assets_tests.log_builder import LogBuilder
+from maint_assets_tests.support.log_builder import LogBuilder
 from maint_assets_tests.ui.browser import (
     INSTANCE,
     Shown,

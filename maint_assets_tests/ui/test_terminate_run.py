@@ -12,7 +12,7 @@ import httpx
 import pyarrow.dataset as ds
 import pytest
 
-from maint_assets_tests.interrupting import Strays
+from maint_assets_tests.support.interrupting import Strays
 from maint_assets_tests.ui.browser import INSTANCE
 from maint_assets_tests.ui.webserver import ROOT, asked, ended, locations, serving
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.chain import Chain, set_clock
-from maint_assets_tests.story import Story
+from maint_assets_tests.support.chain import Chain, set_clock
+from maint_assets_tests.support.story import Story
 
 ChainOf = Callable[..., Chain]
 

@@ -24,7 +24,7 @@ from maint_assets.vacuum.diff import DIFF_SCHEMA, KINDS, MISSING, Sources, diff
 from maint_assets.vacuum.listing import LISTING_SCHEMA, small_listing
 from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA, Retained, valid_files
 from maint_assets.vacuum.walk import Walk
-from maint_assets_tests.chain import without_checksums
+from maint_assets_tests.support.chain import without_checksums
 
 
 @dataclass(frozen=True)

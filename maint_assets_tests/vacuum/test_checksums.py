@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets.cli.vacuum import VacuumReport, planned_paths
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import directories
 from maint_assets_tests.oracles import delta_spark
-from maint_assets_tests.story import Story
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.chain import directories
+from maint_assets_tests.support.story import Story
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -10,8 +10,8 @@ import pytest
 
 from maint_assets.delta.features import FEATURES, Operation
 from maint_assets.errors import CorruptLogError, LogGapError, MaintError, UnsupportedFeatureError
-from maint_assets_tests.builder import TableBuilder, tree
-from maint_assets_tests.chain import files
+from maint_assets_tests.support.builder import TableBuilder, tree
+from maint_assets_tests.support.chain import files
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 Damage = Callable[[TableBuilder], object]

@@ -8,9 +8,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from maint_assets_tests import vectors
-from maint_assets_tests.builder import TableBuilder
 from maint_assets_tests.oracles import delta_rs, delta_spark
+from maint_assets_tests.support import vectors
+from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.vacuum.conftest import ChainOf
 from maint_assets_tests.vacuum.planning import planned
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import directories
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.chain import directories
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = pytest.mark.slow

@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 from maint_assets.errors import DeletionFailedError, StalePlanError, StorageError
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.deletion import _Task
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import Chain
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.chain import Chain
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = pytest.mark.slow

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.chain import files
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.feature_tables import FEATURE_TABLES
+from maint_assets_tests.support.chain import files
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]

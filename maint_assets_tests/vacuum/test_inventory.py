@@ -12,9 +12,9 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from maint_assets.errors import GuardError, InventoryError
-from maint_assets_tests.builder import DAY_MS, TableBuilder
-from maint_assets_tests.chain import directories, files
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import DAY_MS, TableBuilder
+from maint_assets_tests.support.chain import directories, files
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -12,10 +12,10 @@ from maint_assets.errors import LogGapError, LogTooShortError
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.handled import handled_version
-from maint_assets_tests.builder import DAY_MS, TableBuilder
-from maint_assets_tests.chain import Chain, files
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.feature_tables import FEATURE_TABLES
+from maint_assets_tests.support.builder import DAY_MS, TableBuilder
+from maint_assets_tests.support.chain import Chain, files
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = pytest.mark.usefixtures("spark")

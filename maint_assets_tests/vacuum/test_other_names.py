@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets.errors import GuardError
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import Chain, files
 from maint_assets_tests.oracles import delta_rs, delta_spark
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.chain import Chain, files
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -8,9 +8,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.builder import TableBuilder, encoded, hive_path
-from maint_assets_tests.chain import directories, files
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import TableBuilder, encoded, hive_path
+from maint_assets_tests.support.chain import directories, files
 from maint_assets_tests.vacuum.conftest import ChainOf
 from maint_assets_tests.vacuum.planning import planned
 

@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets.errors import RetentionError
-from maint_assets_tests.builder import DAY_MS, HOUR_MS, TableBuilder
-from maint_assets_tests.chain import files
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.setup import VACUUM_CONF
+from maint_assets_tests.support.builder import DAY_MS, HOUR_MS, TableBuilder
+from maint_assets_tests.support.chain import files
 from maint_assets_tests.vacuum.conftest import ChainOf
 from maint_assets_tests.vacuum.planning import planned
 

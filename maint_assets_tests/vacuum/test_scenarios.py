@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from maint_assets.errors import NotADeltaTableError, RetentionError
-from maint_assets_tests.builder import TableBuilder
-from maint_assets_tests.chain import directories, files
-from maint_assets_tests.story import Story
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.chain import directories, files
+from maint_assets_tests.support.story import Story
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = pytest.mark.slow
@@ -252,46 +252,48 @@ SCENARIOS: dict[str, list[int]] = {
     f"{HERE}::test_unknown_actions_and_fields_are_passed_over": [45],
     f"{HERE}::test_a_table_without_columns_has_nothing_to_vacuum": [46],
     f"{HERE}::test_a_restored_file_stays_and_its_second_removal_counts": [57],
-    "test_paths::test_hidden_names_and_what_is_below_them_stay": [8, 9, 26],
-    "test_paths::test_partition_values_of_all_kinds_protect_and_go": [20],
-    "test_paths::test_foreign_paths_are_untouched_and_no_failure": [16, 54],
-    "test_paths::test_every_spelling_of_a_path_protects_its_file": [54],
-    "test_paths::test_root_with_a_strange_path_is_vacuumed": [43],
-    "test_paths::test_uniform_keeps_metadata_at_any_depth": [25],
-    "test_paths::test_nested_table_is_left_alone_where_delta_spark_would_delete_it": [55],
-    "test_directories::test_emptied_directories_go_in_one_run_and_all_others_stay": [14, 19],
-    "test_directories::test_delta_spark_needs_more_runs_for_nested_directories": [14],
-    "test_directories::test_root_stays_when_everything_goes": [15],
-    "test_inventory::test_an_inventory_that_lacks_something_is_refused": [10],
-    "test_inventory::test_plan_is_that_of_delta_where_nothing_is_hidden": [11, 12, 13],
-    "test_inventory::test_rows_that_are_no_longer_true_are_skipped": [11],
-    "test_inventory::test_a_path_told_twice_goes_only_if_it_is_old_both_times": [39],
-    "test_inventory::test_nested_hidden_names_stay_where_delta_takes_them": [55],
+    "vacuum.test_paths::test_hidden_names_and_what_is_below_them_stay": [8, 9, 26],
+    "vacuum.test_paths::test_partition_values_of_all_kinds_protect_and_go": [20],
+    "vacuum.test_paths::test_foreign_paths_are_untouched_and_no_failure": [16, 54],
+    "vacuum.test_paths::test_every_spelling_of_a_path_protects_its_file": [54],
+    "vacuum.test_paths::test_root_with_a_strange_path_is_vacuumed": [43],
+    "vacuum.test_paths::test_uniform_keeps_metadata_at_any_depth": [25],
+    "vacuum.test_paths::test_nested_table_is_left_alone_where_delta_spark_would_delete_it": [55],
+    "vacuum.test_directories::test_emptied_directories_go_in_one_run_and_all_others_stay": [14, 19],
+    "vacuum.test_directories::test_delta_spark_needs_more_runs_for_nested_directories": [14],
+    "vacuum.test_directories::test_root_stays_when_everything_goes": [15],
+    "vacuum.test_inventory::test_an_inventory_that_lacks_something_is_refused": [10],
+    "vacuum.test_inventory::test_plan_is_that_of_delta_where_nothing_is_hidden": [11, 12, 13],
+    "vacuum.test_inventory::test_rows_that_are_no_longer_true_are_skipped": [11],
+    "vacuum.test_inventory::test_a_path_told_twice_goes_only_if_it_is_old_both_times": [39],
+    "vacuum.test_inventory::test_nested_hidden_names_stay_where_delta_takes_them": [55],
     "test_large_tables::test_large_plan_is_executed_whole": [17],
     "test_config::test_a_duration_without_number_or_known_unit_is_refused": [18],
-    "test_retention::test_retention_below_the_property_is_refused": [18, 21, 23],
-    "test_retention::test_retain_24_is_honoured_where_delta_spark_ignores_it": [38],
-    "test_retention::test_long_retention_protects_tombstones_that_the_checkpoint_dropped": [60],
-    "test_retention::test_file_at_the_cutoff_stays_and_one_before_goes": [58],
-    "test_deletion::test_history_shows_start_and_end_as_delta_writes_them": [32, 50],
-    "test_deletion::test_no_commits_where_none_are_wanted": [32],
-    "test_deletion::test_failed_deletion_is_told_and_the_next_run_finishes": [59],
-    "test_deletion::test_what_came_since_the_plan_survives": [57],
-    "test_faults::test_what_a_restore_brings_back_between_two_batches_survives": [57],
-    "test_damaged_tables::test_each_feature_is_vacuumed_like_any_table_or_refused_by_name": [
+    "vacuum.test_retention::test_retention_below_the_property_is_refused": [18, 21, 23],
+    "vacuum.test_retention::test_retain_24_is_honoured_where_delta_spark_ignores_it": [38],
+    "vacuum.test_retention::test_long_retention_protects_tombstones_that_the_checkpoint_dropped": [
+        60
+    ],
+    "vacuum.test_retention::test_file_at_the_cutoff_stays_and_one_before_goes": [58],
+    "vacuum.test_deletion::test_history_shows_start_and_end_as_delta_writes_them": [32, 50],
+    "vacuum.test_deletion::test_no_commits_where_none_are_wanted": [32],
+    "vacuum.test_deletion::test_failed_deletion_is_told_and_the_next_run_finishes": [59],
+    "vacuum.test_deletion::test_what_came_since_the_plan_survives": [57],
+    "vacuum.test_faults::test_what_a_restore_brings_back_between_two_batches_survives": [57],
+    "vacuum.test_damaged_tables::test_each_feature_is_vacuumed_like_any_table_or_refused_by_name": [
         34,
         40,
     ],
-    "test_lite::test_lite_refuses_a_log_that_no_longer_tells_all": [35, 36],
-    "test_lite::test_repeated_lite_finds_nothing_more": [37],
-    "test_lite::test_after_a_complete_run_the_log_before_it_may_go": [56],
-    "test_lite::test_what_was_not_deleted_is_found_again": [56],
-    "test_lite::test_a_removal_dated_later_than_its_commit_is_not_forgotten": [56],
-    "test_feature_tables::test_plan_is_that_of_delta_and_rows_stay": [52],
-    "test_deletion_vectors::test_inline_vector_works_where_delta_spark_crashes": [53],
-    "test_deletion_vectors::test_absolute_vector_stays_where_delta_spark_deletes_it": [53],
-    "test_deletion_vectors::test_vector_file_shared_by_two_stays_until_both_are_gone": [53],
-    "test_deletion_vectors::test_live_vectors_stay_and_superseded_ones_go": [53],
+    "vacuum.test_lite::test_lite_refuses_a_log_that_no_longer_tells_all": [35, 36],
+    "vacuum.test_lite::test_repeated_lite_finds_nothing_more": [37],
+    "vacuum.test_lite::test_after_a_complete_run_the_log_before_it_may_go": [56],
+    "vacuum.test_lite::test_what_was_not_deleted_is_found_again": [56],
+    "vacuum.test_lite::test_a_removal_dated_later_than_its_commit_is_not_forgotten": [56],
+    "vacuum.test_feature_tables::test_plan_is_that_of_delta_and_rows_stay": [52],
+    "vacuum.test_deletion_vectors::test_inline_vector_works_where_delta_spark_crashes": [53],
+    "vacuum.test_deletion_vectors::test_absolute_vector_stays_where_delta_spark_deletes_it": [53],
+    "vacuum.test_deletion_vectors::test_vector_file_shared_by_two_stays_until_both_are_gone": [53],
+    "vacuum.test_deletion_vectors::test_live_vectors_stay_and_superseded_ones_go": [53],
 }
 NOT_OURS = {
     3: "names of a catalog: ours are locations",
@@ -310,5 +312,4 @@ def test_every_scenario_of_the_list_has_a_test_that_is_there() -> None:
     assert told | set(NOT_OURS) == set(range(1, 61))
     for name in SCENARIOS:
         module, _, test = name.partition("::")
-        package = "" if module in {"test_large_tables", "test_config"} else "vacuum."
-        assert hasattr(importlib.import_module(f"maint_assets_tests.{package}{module}"), test), name
+        assert hasattr(importlib.import_module(f"maint_assets_tests.{module}"), test), name

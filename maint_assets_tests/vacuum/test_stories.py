@@ -27,9 +27,9 @@ from pyspark.sql import SparkSession
 
 from maint_assets.delta.deletion_vectors import file_path
 from maint_assets.delta.paths import TableRoot
-from maint_assets_tests.builder import DAY_MS, Action, TableBuilder
-from maint_assets_tests.chain import Chain
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.builder import DAY_MS, Action, TableBuilder
+from maint_assets_tests.support.chain import Chain
 from maint_assets_tests.vacuum.planning import planned
 
 logger = logging.getLogger(__name__)

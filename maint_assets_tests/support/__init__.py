@@ -1,0 +1,1 @@
+"""What tests build tables, logs and runs with."""
