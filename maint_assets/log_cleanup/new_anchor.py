@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maint_assets.commit.checkpoint.shape import CheckpointShape
 from maint_assets.delta.features import Operation, unsupported
 from maint_assets.delta.names import commit_name
 from maint_assets.errors import MaintError
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
+from maint_assets.snapshot.checkpoint_shape import CheckpointShape
 from maint_assets.snapshot.control_state import overview
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG

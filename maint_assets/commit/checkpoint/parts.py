@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from maint_assets.commit.checkpoint.shape import CheckpointShape
     from maint_assets.datasets.rows import Rows
+    from maint_assets.snapshot.checkpoint_shape import CheckpointShape
 
 PART_ROWS = 50_000
 """Actions per sidecar, as in delta-spark."""

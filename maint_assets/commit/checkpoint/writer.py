@@ -26,10 +26,10 @@ from maint_assets.commit.checkpoint.last_checkpoint import (
     v2_members,
 )
 from maint_assets.commit.checkpoint.parts import Counts, counts, joined, state_parts
-from maint_assets.commit.checkpoint.shape import CheckpointShape
 from maint_assets.commit.whole_files import put_file_if_absent
 from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
 from maint_assets.errors import ChecksumMismatchError, CommitError, one_line
+from maint_assets.snapshot.checkpoint_shape import CheckpointShape
 from maint_assets.snapshot.control_state import overview
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, SIDECARS
