@@ -23,7 +23,13 @@ from maint_assets.assets.display.log_cleanup import (
     deleted_line,
     expired_line,
 )
-from maint_assets.assets.numbers import human_bytes, human_count, human_rest, human_time
+from maint_assets.assets.display.vacuum import (
+    deletion_line,
+    diff_line,
+    listing_line,
+    snapshot_line,
+    valid_files_line,
+)
 from maint_assets.assets.progress import tasks_of
 from maint_assets.assets.stage_store import StageResult
 from maint_assets.assets.stages.compaction import compaction_bins_stage, rewritten_files_stage
@@ -56,13 +62,6 @@ if TYPE_CHECKING:
     from maint_assets.assets.progress import Share
     from maint_assets.assets.stage_run import StageRun
     from maint_assets.config import TableSettings
-    from maint_assets.snapshot.summary import SnapshotSummary
-    from maint_assets.vacuum.summaries import (
-        DeletionSummary,
-        DiffSummary,
-        ListingSummary,
-        ValidFilesSummary,
-    )
 
 
 Branch = Literal["vacuum", "compaction", "log_cleanup"]
@@ -101,63 +100,9 @@ class Stage:
         }[self.branch]
 
 
-def _snapshot_line(seen: SnapshotSummary) -> str:
-    refused = "; ".join(reason for why in seen.refused.values() for reason in why)
-    return (
-        f"**Version {seen.version}** of {human_time(seen.timestamp_ms)}: "
-        f"{human_count(seen.live_files, 'live file')}, {human_bytes(seen.live_bytes)}, "
-        f"{human_count(seen.tombstones, 'tombstone')}, "
-        f"{human_count(seen.log_commits, 'commit')} in the log"
-        + (f". Refused: {refused}" if refused else "")
-    )
-
-
-def _valid_line(kept: ValidFilesSummary) -> str:
-    by = ", ".join(f"{count:,} {name}" for name, count in kept.by_reason.items() if count)
-    return f"**{human_count(kept.paths, 'path')} must stay**: {by or 'none'}"
-
-
-def _listing_line(found: ListingSummary) -> str:
-    nested = (
-        f", {human_count(found.nested_tables, 'other Delta table')} left alone"
-        if found.nested_tables
-        else ""
-    )
-    if found.outside:
-        nested += f", {human_count(found.outside, 'path')} outside of the table left alone"
-    return (
-        f"**{human_count(found.files, 'file')}, {human_bytes(found.bytes)}** in "
-        f"{human_count(found.directories + 1, 'directory')}{nested}, "
-        f"{found.files_per_second:,.0f} entries a second"
-    )
-
-
-def _diff_line(planned: DiffSummary) -> str:
-    plan = planned.plan
-    if not plan.files + plan.directories:
-        return f"**Nothing may go**: no file older than {human_time(plan.cutoff_ms)} is unneeded"
-    by = ", ".join(f"{count:,} {kind}" for kind, count in planned.by_kind.items())
-    return (
-        f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)} of "
-        f"{human_bytes(plan.table_bytes)} ({plan.share:.1%}) may go**,  \n"
-        f"{human_count(plan.directories, 'directory')}: {by}  \nolder than "
-        f"{human_time(plan.cutoff_ms)}\n\nTo approve, launch `deletion` with `approved_plan`:  \n"
-        f"`{plan.digest}`"
-    )
-
-
-def _deletion_line(done: DeletionSummary) -> str:
-    rest = human_rest({"missing": done.missing, "failed": done.failed, "skipped": done.skipped})
-    return (
-        f"**{human_count(done.files, 'file')}, {human_bytes(done.bytes)} and "
-        f"{human_count(done.directories, 'directory')} deleted**{rest}"
-        f" in {done.seconds:.1f} s"
-    )
-
-
 _SNAPSHOT = Stage(
     "snapshot", (), "The newest version: live files, tombstones, commits of the log.",
-    SNAPSHOT_SCHEMA, _snapshot_line, snapshot_stage, (checks.CHECKSUM,),
+    SNAPSHOT_SCHEMA, snapshot_line, snapshot_stage, (checks.CHECKSUM,),
 )  # fmt: skip
 
 VACUUM_STAGES: Mapping[str, Stage] = {
@@ -166,21 +111,21 @@ VACUUM_STAGES: Mapping[str, Stage] = {
         _SNAPSHOT,
         Stage(
             "valid_files", ("snapshot",), "Paths that must stay, and why.",
-            VALID_FILES_SCHEMA, _valid_line, valid_files_stage,
+            VALID_FILES_SCHEMA, valid_files_line, valid_files_stage,
         ),
         Stage(
             "listing", ("snapshot", "valid_files"), "Files and directories under the table root.",
-            LISTING_SCHEMA, _listing_line, listing_stage,
+            LISTING_SCHEMA, listing_line, listing_stage,
         ),
         Stage(
             "diff", ("snapshot", "valid_files", "listing"),
             "The plan: files and directories that may go, and the commits that removed them.",
-            DIFF_SCHEMA, _diff_line, diff_stage,
+            DIFF_SCHEMA, diff_line, diff_stage,
             (checks.NONE_MISSING, checks.NONE_LOST, checks.NOTHING_VALID),
         ),
         Stage(
             "deletion", ("diff",), "The execution of the plan: the outcome of each path.",
-            DELETION_SCHEMA, _deletion_line, None,
+            DELETION_SCHEMA, deletion_line, None,
             (checks.ACTIVE_THERE, checks.ALL_DONE), deletion_progress, deletion_stage,
         ),
     )
