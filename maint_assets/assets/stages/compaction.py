@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from maint_assets.assets.approval import Approval
     from maint_assets.assets.stage_run import StageRun
-    from maint_assets.compaction.planning.tasks import Package
     from maint_assets.config import CompactionSettings
     from maint_assets.snapshot.head import TableHead
 
@@ -141,60 +140,96 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     Raises what forbids the execution before anything is written; RewriteError when bins failed,
     after all others are committed.
     """
+    seen = _approved_bins(run, approval)
+    terms = _terms(run, seen.plan)
+    started, started_ms = time.monotonic(), run.now_ms()
+    total, outcome, ended = _executed(run, terms)
+    summary = _summary(
+        terms,
+        total,
+        outcome,
+        sizes=seen.sizes,
+        seconds=time.monotonic() - started,
+        times_ms=(started_ms, run.now_ms()),
+        approved_by=approval.by,
+        skipping=_skipping(run, terms, outcome),
+    )
+    run.output.write_manifest(_dataset(terms, total), total.parts, total.largest)
+    made = run.result(_dataset(terms, total), summary)
+    checkpoint = _checkpointed(run, terms.head, outcome.versions)
+    if checkpoint is not None:
+        made = run.result(made.written, replace(summary, checkpoint_version=checkpoint))
+    _raise_unfinished(run, terms.plan, summary, ended=ended)
+    return made
+
+
+def _approved_bins(run: StageRun, approval: Approval) -> BinsSummary:
+    """The summary of the plan, once it is the approved one and its rows are those of its digest."""
     seen = run.summary("compaction_bins", BinsSummary)
     plan = seen.plan
     approval.refuse_other(run, "compaction_bins", plan.digest, table=plan.table)
     marks = plan.table_id, plan.version, plan.commit_mark, plan.selection
     refuse_other_rows(run, "compaction_bins", COMPACTION_SCHEMA, marks=marks, digest=plan.digest)
-    max_age_ms = milliseconds(run.table.compaction.plan_max_age)
+    return seen
+
+
+def _terms(run: StageRun, plan: CompactionPlan) -> Terms:
+    """On which terms the plan is executed. Raises what forbids it."""
+    settings = run.table.compaction
+    max_age_ms = milliseconds(settings.plan_max_age)
     head = ready_head(plan, max_age_ms=max_age_ms, now_ms=run.now_ms())
-    if plan.files and not run.table.compaction.allow_clock_skew:
+    if plan.files and not settings.allow_clock_skew:
         refuse_clock_skew(head.location, now_ms=run.now_ms())
-    started, started_ms = time.monotonic(), run.now_ms()
-    planned = packages(
-        run.spark,
-        run.upstream("compaction_bins").parts(),
-        plan_bytes=plan.bytes,
-        max_bytes=run.table.compaction.max_bytes_per_commit,
-        parallelism=run.parallelism,
-        table=plan.table,
-    )
-    check = RowCheck(
-        run.table.compaction.verify_rows, plan.digest, planned[0].bin if planned else None
-    )
-    terms = Terms(plan, head, replace(rewriting(head, plan.selection), row_check=check), run.now_ms)
-    total, outcome, ended = _executed(run, terms, planned)
-    summary = RewrittenSummary(
+    return Terms(plan, head, rewriting(head, plan.selection), run.now_ms)
+
+
+def _summary(  # noqa: PLR0913
+    terms: Terms,
+    total: Written,
+    outcome: Outcome,
+    *,
+    sizes: dict[str, int],
+    seconds: float,
+    times_ms: tuple[int, int],
+    approved_by: str | None,
+    skipping: list[ColumnSkipping] | None,
+) -> RewrittenSummary:
+    plan, bins = terms.plan, outcome.bins
+    return RewrittenSummary(
         plan_digest=plan.digest,
-        bins=outcome.bins["committed"],
+        bins=bins["committed"],
         verified_bins=outcome.verified,
         **{name: total.measured[name] for name in REWRITTEN_COUNTS},
-        dropped=outcome.bins["dropped"],
-        refused=outcome.bins["refused"],
-        failed=outcome.bins["failed"],
+        dropped=bins["dropped"],
+        refused=bins["refused"],
+        failed=bins["failed"],
         not_committed=dict(outcome.reasons.most_common(SHOWN_REASONS)),
         versions=outcome.versions,
         checkpoint_version=None,
-        sizes_before=seen.sizes,
-        sizes_after=_sizes_after(seen.sizes, total.measured),
-        seconds=round(time.monotonic() - started, 3),
-        approved_by=approval.by,
+        sizes_before=sizes,
+        sizes_after=_sizes_after(sizes, total.measured),
+        seconds=round(seconds, 3),
+        approved_by=approved_by,
         metrics=RewriteMetrics.of(
             total.measured,
             outcome,
             how=terms.how,
             considered=plan.considered_files,
-            times_ms=(started_ms, run.now_ms()),
+            times_ms=times_ms,
         ),
         bins_by_engine=dict(sorted(outcome.engines.items())),
-        skipping=_skipping(run, terms, outcome),
+        skipping=skipping,
     )
-    written = Dataset(total.rows, plan.digest, total.measured)
-    run.output.write_manifest(written, total.parts, total.largest)
-    made = run.result(written, summary)
-    checkpoint = _checkpointed(run, head, outcome.versions)
-    if checkpoint is not None:
-        made = run.result(written, replace(summary, checkpoint_version=checkpoint))
+
+
+def _dataset(terms: Terms, total: Written) -> Dataset:
+    return Dataset(total.rows, terms.plan.digest, total.measured)
+
+
+def _raise_unfinished(
+    run: StageRun, plan: CompactionPlan, summary: RewrittenSummary, *, ended: Exception | None
+) -> None:
+    """Raises what ended the execution early, or RewriteError where bins failed."""
     if run.is_stopping and not run.is_held:
         raise _stopped(run, summary, plan)
     if ended is not None:
@@ -205,7 +240,6 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
             f"{summary.failed} of {plan.bins} bins failed, all others are committed",
             f"see each in {run.output.rows_location.path}, mend the cause and run again",
         )
-    return made
 
 
 def _stopped(run: StageRun, summary: RewrittenSummary, plan: CompactionPlan) -> StoppedError:
@@ -217,14 +251,23 @@ def _stopped(run: StageRun, summary: RewrittenSummary, plan: CompactionPlan) -> 
     )
 
 
-def _executed(
-    run: StageRun, terms: Terms, planned: list[Package]
-) -> tuple[Written, Outcome, Exception | None]:
+def _executed(run: StageRun, terms: Terms) -> tuple[Written, Outcome, Exception | None]:
     """What was written to the ledger, what became of the bins, and the error that ended it early.
 
     An error before the first commit is raised. What is whole counts, whatever comes then.
     """
-    max_bytes = run.table.compaction.max_bytes_per_commit
+    plan, settings = terms.plan, run.table.compaction
+    max_bytes = settings.max_bytes_per_commit
+    planned = packages(
+        run.spark,
+        run.upstream("compaction_bins").parts(),
+        plan_bytes=plan.bytes,
+        max_bytes=max_bytes,
+        parallelism=run.parallelism,
+        table=plan.table,
+    )
+    check = RowCheck(settings.verify_rows, plan.digest, planned[0].bin if planned else None)
+    terms = replace(terms, how=replace(terms.how, row_check=check))
     target = Target(run.output.rows_location.path, REWRITTEN_ARROW, REWRITTEN_MEASURES)
     total = target.nothing()
     outcome = Outcome(terms.how.schema.partitions, terms.how.ordering)
