@@ -17,7 +17,7 @@ from maint_assets.errors import ConfigError, UnsupportedLocationError
 from maint_assets.snapshot import head
 from maint_assets_tests.support.builder import TableBuilder, tree
 from maint_assets_tests.support.chain import Chain
-from maint_assets_tests.vacuum.test_faults import read_only
+from maint_assets_tests.support.mounts import read_only
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from maint_assets_tests.cli.test_cli import Shell, refused
 from maint_assets_tests.support.log_builder import LogBuilder
-from maint_assets_tests.vacuum.test_faults import read_only
+from maint_assets_tests.support.mounts import read_only
+from maint_assets_tests.support.shell import Shell, refused
 
 AGES_DAYS = (40, 39, 38, 37, 36, 35, 34, 33, 3, 2, 1)
 KEYS = {

@@ -6,15 +6,14 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from maint_assets.assets.numbers import human_bytes
-from maint_assets.cli import commands
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.shell import Shell, refused
 
 PROGRAM = Path(sys.executable).with_name("maint-assets")
 
@@ -24,31 +23,6 @@ def table(tmp_path: Path) -> TableBuilder:
     """One live file, and one removed long ago."""
     built = TableBuilder(tmp_path / "t").at(days_ago=30).create().add("live", "old")
     return built.remove("old")
-
-
-class Shell:
-    """The command line called in this process, on the session of the tests."""
-
-    def __init__(self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._capfd, self._monkeypatch = capfd, monkeypatch
-
-    def __call__(self, *arguments: object) -> tuple[int, str, str]:
-        """Exit code, stdout and stderr."""
-        self._capfd.readouterr()
-        self._monkeypatch.setattr(sys, "argv", ["maint-assets", *map(str, arguments)])
-        code = 0
-        try:
-            commands.main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        out, err = self._capfd.readouterr()
-        return code, out, err
-
-    def json(self, *arguments: object) -> dict[str, Any]:
-        """The one JSON object on stdout."""
-        code, out, err = self(*arguments, "--json")
-        assert code == 0, err
-        return json.loads(out)
 
 
 @pytest.fixture
@@ -65,14 +39,6 @@ def run(
 
 def left(table: TableBuilder) -> set[str]:
     return {path.name for path in table.path.iterdir() if path.is_file()}
-
-
-def refused(found: tuple[int, str, str], *, code: int, said: str) -> None:
-    assert found[0] == code, found[2]
-    assert said in found[2]
-    assert "Traceback" not in found[2]
-    assert found[1] == ""
-    assert len(found[2].strip().splitlines()) == 1
 
 
 def test_a_table_in_a_directory_of_a_long_name_is_planned(run: Shell, tmp_path: Path) -> None:

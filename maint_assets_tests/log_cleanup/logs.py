@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from maint_assets.delta.features import feature_names
 from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
@@ -22,8 +20,6 @@ NOW_MS = 1_795_341_600_000
 """2026-11-22 10:00 UTC."""
 
 OLDEST_DAYS = 40
-
-Edit = Callable[[dict[str, Any]], Any]
 
 
 def daily_log(
@@ -97,23 +93,6 @@ def plan_of(path: Path, files: int, *, anchor: int) -> LogCleanupPlan:
         earliest_version_before=0, earliest_version_after=anchor,
         commit_mark=commit_mark(head.location, head.version),
     )  # fmt: skip
-
-
-def rewrite(file: Path, text: str) -> None:
-    """Gives a file another text; it stays as old as it was."""
-    found = file.stat()
-    file.write_text(text)
-    os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
-
-
-def edit_rows(file: Path, edit: Edit) -> None:
-    """Changes the rows of a checkpoint; it stays as old as it was."""
-    at, table = file.stat(), pq.read_table(file)
-    rows = table.to_pylist(maps_as_pydicts="strict")
-    for row in rows:
-        edit(row)
-    pq.write_table(type(table).from_pylist(rows, table.schema), file)
-    os.utime(file, ns=(at.st_atime_ns, at.st_mtime_ns))
 
 
 def commits(*versions: int) -> set[str]:

@@ -27,17 +27,15 @@ from maint_assets.snapshot.log_units import commit_units
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
-    Edit,
     daily_log,
-    edit_rows,
     plan_of,
     planned,
     planned_rows,
-    rewrite,
     sidecar_log,
     single,
 )
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.edits import Edit, edit_rows, rewrite
 from maint_assets_tests.support.log_builder import LogBuilder
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"

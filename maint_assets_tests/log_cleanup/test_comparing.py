@@ -18,14 +18,7 @@ from maint_assets.log_cleanup.soundness import Soundness, soundness_of_each
 from maint_assets.snapshot import replay
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
-from maint_assets_tests.log_cleanup.logs import (
-    Edit,
-    edit_rows,
-    plan_of,
-    planned_rows,
-    rewrite,
-    terms_of,
-)
+from maint_assets_tests.log_cleanup.logs import plan_of, planned_rows, terms_of
 from maint_assets_tests.log_cleanup.test_content import (
     ALIKE,
     WRONG,
@@ -38,6 +31,7 @@ from maint_assets_tests.log_cleanup.test_content import (
     top,
 )
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.edits import Edit, edit_rows, rewrite
 
 EDITS: dict[str, Edit] = {
     **{what: edit for what, (edit, _) in WRONG.items()},

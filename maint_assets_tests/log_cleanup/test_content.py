@@ -23,15 +23,13 @@ from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
     OLDEST_DAYS,
-    Edit,
     commits,
-    edit_rows,
     plan_of,
     planned,
     planned_rows,
-    rewrite,
 )
 from maint_assets_tests.support.builder import TABLE_ID, TableBuilder
+from maint_assets_tests.support.edits import Edit, edit_rows, rewrite
 
 LOST = "b"
 """A live file of versions 5 and 10."""

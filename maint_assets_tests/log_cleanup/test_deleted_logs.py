@@ -31,15 +31,15 @@ from maint_assets_tests.log_cleanup.logs import (
     daily_log,
     of_versions,
     plan_of,
-    rewrite,
     sidecar_log,
     single,
 )
 from maint_assets_tests.oracles import delta_rs, delta_spark
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.chain import change_plan, planned_rows, set_clock
+from maint_assets_tests.support.edits import rewrite
 from maint_assets_tests.support.log_builder import LogBuilder
-from maint_assets_tests.vacuum.test_faults import read_only
+from maint_assets_tests.support.mounts import read_only
 
 DAY_MS = 86_400_000
 

@@ -15,10 +15,10 @@ from maint_assets_tests.log_cleanup.logs import (
     parts,
     planned,
     planned_rows,
-    rewrite,
     single,
 )
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.edits import rewrite
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from maint_assets.log_cleanup.expired_logs import expired_logs
 from maint_assets.storage.location import Location
-from maint_assets_tests.cli.test_cli import Shell
 from maint_assets_tests.log_cleanup.logs import planned, sidecar_log, terms_of
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.shell import Shell
 
 UUID = b"01234567-89ab-cdef-0123-456789abc\xffef"
 

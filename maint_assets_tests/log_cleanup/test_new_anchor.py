@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
-from maint_assets_tests.log_cleanup.logs import (
-    daily_log,
-    edit_rows,
-    of_versions,
-    planned,
-    rewrite,
-    single,
-)
+from maint_assets_tests.log_cleanup.logs import daily_log, of_versions, planned, single
 from maint_assets_tests.support.builder import TableBuilder, tree
-from maint_assets_tests.vacuum.test_faults import read_only
+from maint_assets_tests.support.edits import edit_rows, rewrite
+from maint_assets_tests.support.mounts import read_only
 
 Damage = Callable[[TableBuilder], Any]
 

@@ -9,14 +9,9 @@ from typing import Any
 
 import pytest
 
-from maint_assets_tests.log_cleanup.logs import (
-    daily_log,
-    of_versions,
-    planned,
-    rewrite,
-    single,
-)
+from maint_assets_tests.log_cleanup.logs import daily_log, of_versions, planned, single
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.edits import rewrite
 
 UNKNOWN = {
     "minReaderVersion": 3,

@@ -8,16 +8,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.log_cleanup.logs import (
-    Edit,
-    commits,
-    daily_log,
-    edit_rows,
-    planned,
-    rewrite,
-)
+from maint_assets_tests.log_cleanup.logs import commits, daily_log, planned
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.edits import Edit, edit_rows, rewrite
 
 FIELDS = ("path", "size", "dataChange", "partitionValues", "modificationTime")
 

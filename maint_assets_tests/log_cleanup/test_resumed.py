@@ -9,15 +9,9 @@ import pytest
 
 from maint_assets.log_cleanup.deletion import cleaned
 from maint_assets.storage.location import Location
-from maint_assets_tests.log_cleanup.logs import (
-    daily_log,
-    edit_rows,
-    plan_of,
-    planned,
-    planned_rows,
-    single,
-)
+from maint_assets_tests.log_cleanup.logs import daily_log, plan_of, planned, planned_rows, single
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.edits import edit_rows
 
 ANCHOR, NEWEST = 10, 20
 

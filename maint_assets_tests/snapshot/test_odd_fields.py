@@ -1,7 +1,7 @@
 """Actions with fields that the protocol forbids: read where delta-spark reads them, else named."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.cli.test_cli import Shell
-from maint_assets_tests.log_cleanup.logs import rewrite
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder, tree
-
-Edit = Callable[[dict[str, Any]], Any]
+from maint_assets_tests.support.edits import Edit, rewrite
+from maint_assets_tests.support.shell import Shell
 
 COMMANDS = (
     ("inspect",),

@@ -15,10 +15,10 @@ from maint_assets.snapshot import replay
 from maint_assets.snapshot.commits import commit_mark
 from maint_assets.snapshot.newer_commits import NewerCommits
 from maint_assets.storage.location import Location
-from maint_assets_tests.log_cleanup.logs import Edit, edit_rows
 from maint_assets_tests.oracles import delta_rs, delta_spark
 from maint_assets_tests.support.builder import TableBuilder, tree
 from maint_assets_tests.support.chain import files
+from maint_assets_tests.support.edits import Edit, edit_rows
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -21,8 +21,8 @@ from maint_assets.vacuum.plan import Limits, VacuumPlan, refuse_beyond
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.chain import change_plan, files, planned_rows, set_clock
+from maint_assets_tests.support.mounts import read_only
 from maint_assets_tests.vacuum.conftest import ChainOf
-from maint_assets_tests.vacuum.test_faults import read_only
 
 ICT = {"delta.enableInCommitTimestamps": "true"}
 pytestmark = pytest.mark.slow

@@ -1,6 +1,5 @@
 """What goes wrong on the storage during a plan or a deletion: told, counted, finished later."""
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -24,31 +23,10 @@ from maint_assets.vacuum.deletion import _Task
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.chain import Chain
+from maint_assets_tests.support.mounts import mount, read_only
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = pytest.mark.slow
-
-
-def _mount(*arguments: str) -> None:
-    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"mount is not allowed here: {done.stderr.strip()}")
-
-
-@contextlib.contextmanager
-def read_only(directory: Path) -> Iterator[None]:
-    """A directory from which nothing can be removed, not even by root."""
-    if os.geteuid():
-        directory.chmod(0o555)
-        yield
-        directory.chmod(0o755)
-        return
-    _mount("--bind", str(directory), str(directory))
-    try:
-        _mount("-o", "remount,bind,ro", str(directory))
-        yield
-    finally:
-        subprocess.run(["umount", str(directory)], check=True)
 
 
 @pytest.fixture
@@ -57,7 +35,7 @@ def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if os.geteuid():
         pytest.skip("only root mounts a disk")
     disk = tmp_path_factory.mktemp("disk")
-    _mount("-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk))
+    mount("-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk))
     yield disk
     subprocess.run(["umount", str(disk)], check=True)
 
