@@ -237,7 +237,7 @@ def test_what_is_no_table_is_refused(story: Story, place: str) -> None:
     assert story.data_files() == before
 
 
-HERE = "test_scenarios"
+HERE = "vacuum.test_scenarios"
 SCENARIOS: dict[str, list[int]] = {
     f"{HERE}::test_removing_a_file_does_not_delete_it_before_it_is_asked_to": [1, 2, 5, 21],
     f"{HERE}::test_a_stray_goes_when_it_is_older_than_the_retention": [16, 51],

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from maint_assets.assets.stage_run import StageRun
     from maint_assets.config import VacuumSettings
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
     from maint_assets.vacuum.plan import VacuumPlan
 
 
@@ -50,36 +51,23 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     Raises StalePlanError, GuardError and UnsupportedFeatureError before anything is touched,
     DeletionFailedError when planned paths are still there afterwards.
     """
-    plan = run.summary("diff", DiffSummary).plan
-    approval.refuse_other(run, "diff", plan.digest, table=plan.table)
-    refuse_other_rows(run, "diff", DIFF_SCHEMA, marks=(plan.table_id,), digest=plan.digest)
-    limits = _limits(run.table.vacuum)
-    refuse_beyond(plan, limits, attended=approval.is_attended)
-    head = ready_head(plan, limits, now_ms=run.now_ms())
+    plan = _approved_plan(run, approval)
+    head = ready_head(plan, _limits(run.table.vacuum), now_ms=run.now_ms())
     history.log_planned(plan, dry_run=False)
     started = time.monotonic()
     done = _recorded_run(run, plan, head)
     seconds = time.monotonic() - started
     history.log_deleted(plan, done)
-    summary = DeletionSummary(
-        plan_digest=plan.digest,
-        files=done.files,
-        directories=done.directories,
-        bytes=done.bytes,
-        missing=done.missing,
-        failed=done.failed,
-        skipped=done.skipped,
+    ledger, written = run.output.rows_location, Dataset(done.paths, plan.digest, {})
+    summary = _summary(
+        plan,
+        done,
         active_missing=_active_missing(run, plan) if done.files else plan.missing_files,
-        seconds=round(seconds, 3),
-        files_per_second=round(done.files / seconds, 1),
-        start_version=done.start_version,
-        end_version=done.end_version,
-        ledger=run.output.rows_location.path,
+        seconds=seconds,
+        ledger=ledger,
         approved_by=approval.by,
-        active_missing_before=plan.missing_files,
     )
-    written = Dataset(done.paths, plan.digest, {})
-    run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
+    run.output.write_manifest(written, *ledger_parts(ledger))
     made = run.result(written, summary)
     _raise_failed(plan, summary)
     if not summary.skipped:
@@ -90,6 +78,15 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
 def deletion_progress(run: StageRun) -> Share | None:
     """The planned paths whose outcome is recorded."""
     return recorded_share(run, "diff", lambda: run.summary("diff", DiffSummary).plan.paths)
+
+
+def _approved_plan(run: StageRun, approval: Approval) -> VacuumPlan:
+    """The plan, once it is the approved one, its rows are those of its digest, and limits hold."""
+    plan = run.summary("diff", DiffSummary).plan
+    approval.refuse_other(run, "diff", plan.digest, table=plan.table)
+    refuse_other_rows(run, "diff", DIFF_SCHEMA, marks=(plan.table_id,), digest=plan.digest)
+    refuse_beyond(plan, _limits(run.table.vacuum), attended=approval.is_attended)
+    return plan
 
 
 def _note_handled(run: StageRun, plan: VacuumPlan, head: TableHead) -> None:
@@ -161,6 +158,34 @@ def _deleted_of(found: Tally) -> Deleted:
         missing=both["missing"],
         failed=both["failed"],
         skipped=both["skipped"],
+    )
+
+
+def _summary(
+    plan: VacuumPlan,
+    done: Deleted,
+    *,
+    active_missing: int | None,
+    seconds: float,
+    ledger: Location,
+    approved_by: str | None,
+) -> DeletionSummary:
+    return DeletionSummary(
+        plan_digest=plan.digest,
+        files=done.files,
+        directories=done.directories,
+        bytes=done.bytes,
+        missing=done.missing,
+        failed=done.failed,
+        skipped=done.skipped,
+        active_missing=active_missing,
+        seconds=round(seconds, 3),
+        files_per_second=round(done.files / seconds, 1),
+        start_version=done.start_version,
+        end_version=done.end_version,
+        ledger=ledger.path,
+        approved_by=approved_by,
+        active_missing_before=plan.missing_files,
     )
 
 
