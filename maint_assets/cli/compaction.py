@@ -13,6 +13,7 @@ from rich.table import Table
 from maint_assets.assets.display.compaction import WORDS, verified_line
 from maint_assets.assets.numbers import human_bytes, human_count
 from maint_assets.assets.stages.compaction import BinsSummary, RewrittenSummary
+from maint_assets.compaction.planning.schema import COMPACTION_ARROW
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,6 +86,8 @@ class CompactionReport:
             "ledger": self.ledger,
             "plan": self.bins.rows_location.path,
         }
+        if paths:
+            shown["paths"] = planned_inputs(self.bins)
         return shown
 
 
@@ -108,6 +111,13 @@ def execute_compaction(
         done.rows_location.path,
         launched.error,
     )
+
+
+def planned_inputs(bins: StageDataset) -> list[str]:
+    """The files of all bins, sorted; asked for by a person only."""
+    paths = [part.path for part in bins.parts()]
+    rows = ds.dataset(paths, COMPACTION_ARROW, format="parquet")
+    return sorted(rows.to_table(columns=["path"]).column("path").to_pylist())
 
 
 def show_bins(console: Console, report: CompactionReport, *, paths: bool = False) -> None:

@@ -15,6 +15,7 @@ import pytest
 from maint_assets.assets.numbers import human_bytes
 from maint_assets.cli import commands
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.documented import differences
 
 PROGRAM = Path(sys.executable).with_name("maint-assets")
 
@@ -45,10 +46,12 @@ class Shell:
         return code, out, err
 
     def json(self, *arguments: object) -> dict[str, Any]:
-        """The one JSON object on stdout."""
+        """The one JSON object on stdout, which is as docs/cli.md says."""
         code, out, err = self(*arguments, "--json")
         assert code == 0, err
-        return json.loads(out)
+        found = json.loads(out)
+        assert differences(str(arguments[0]), found, paths="--paths" in arguments) == []
+        return found
 
 
 @pytest.fixture
