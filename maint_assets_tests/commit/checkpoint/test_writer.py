@@ -405,7 +405,7 @@ def test_damaged_copy_gets_neither_name_nor_hint(
     before = sorted(path.name for path in table.log.iterdir())
     monkeypatch.setattr(whole_files, "_synced", damage)
 
-    with pytest.raises(CommitError, match="written wrongly"):
+    with pytest.raises(CommitError, match="not written correctly"):
         written(spark, table.path)
 
     found = [path.name for path in table.log.iterdir() if path.name != "_sidecars"]
@@ -551,7 +551,8 @@ def test_hint_that_cannot_be_written_is_told_in_one_sentence(
     table = story(tmp_path / "t")
     monkeypatch.setattr(writer, "moved_hint", full)
 
-    with pytest.raises(CommitError, match=r"is there, _last_checkpoint not \(.*No space left"):
+    found = r"is written, but _last_checkpoint cannot be \(.*No space left"
+    with pytest.raises(CommitError, match=found):
         written(spark, table.path)
 
     assert len(content(table.path, "protocol")) == 1

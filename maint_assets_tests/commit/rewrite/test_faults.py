@@ -131,7 +131,7 @@ def test_failed_write_whose_version_another_took_is_no_doubt(
 
     monkeypatch.setattr(committing, "put_if_absent", put)
 
-    with pytest.raises(ConflictError, match="5 tries to commit OPTIMIZE lost the race"):
+    with pytest.raises(ConflictError, match="5 attempts to commit OPTIMIZE lost the race"):
         commit_rewrites(head, bins, Terms().request())
 
 
@@ -189,7 +189,7 @@ def test_new_files_that_another_transaction_committed_are_not_given_up(tmp_path:
     head, bins = two_bins(tmp_path)
     commit_rewrites(head, bins, Terms().request())
 
-    with pytest.raises(CommitError, match=r"holds the new file ab\.parquet") as raised:
+    with pytest.raises(CommitError, match=r"adds the new file ab\.parquet") as raised:
         commit_rewrites(head, bins, Terms(txn_id="txn-2").request())
 
     assert not raised.value.files_may_be_removed

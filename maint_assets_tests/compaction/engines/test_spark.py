@@ -327,7 +327,7 @@ def test_days_of_an_unknown_calendar_are_kept_where_it_makes_no_difference(
 
     assert report.error is None and report.done is not None
     assert (report.done.bins, report.done.refused) == ((1, 0) if is_kept else (0, 1))
-    assert is_kept or "does not say of which calendar" in next(iter(report.done.not_committed))
+    assert is_kept or "footer does not name the calendar" in next(iter(report.done.not_committed))
     assert texts(spark, tmp_path) == before
     assert is_kept or set(tmp_path.rglob("*")) == on_disk
 
