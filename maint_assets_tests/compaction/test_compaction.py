@@ -424,7 +424,7 @@ def test_an_old_plan_and_another_ones_digest_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("noted", "told"), [(False, "other rows than were planned"), (True, "not those it was made of")]
+    ("noted", "told"), [(False, "has changed since it was planned"), (True, "not those it was made of")]
 )
 def test_a_plan_whose_rows_were_changed_is_not_executed(
     tmp_path: Path, compacting: Compacting, noted: bool, told: str
