@@ -1,4 +1,7 @@
-"""Non-file actions of the log: few, and read on the driver."""
+"""Read the non-file actions of the log: protocol, metadata, domains, transactions, sidecars.
+
+They are few, so the driver reads them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def log_lines(location: Location, entry: LogEntry) -> Iterator[bytes]:
         ) from error
     except OSError as error:
         raise CorruptLogError(
-            location.uri, f"{entry.file.name} cannot be read ({error})", "allow reading it"
+            location.uri, f"{entry.file.name} cannot be read ({error})", "permit reading it"
         ) from error
 
 
