@@ -51,7 +51,9 @@ class TableRoot:
             )
         place = _Place.of(*match.groups()) if match else _Place.of("file", "", uri)
         if not place.authority and place.path == "/":
-            raise UnsupportedLocationError(uri, "a storage's root is no table", "give its path")
+            raise UnsupportedLocationError(
+                uri, "the root of a storage cannot be a table", "give the path of a table"
+            )
         return cls(str(place).rstrip("/"))
 
     @property

@@ -376,7 +376,7 @@ def test_damaged_file_of_its_name_is_not_overwritten(spark: SparkSession, tmp_pa
     table = story(tmp_path / "t")
     table.write_log(f"{table.version:020}.checkpoint.parquet", "PAR1")
 
-    with pytest.raises(CommitError, match="there already"):
+    with pytest.raises(CommitError, match="exists already"):
         written(spark, table.path)
 
     assert not (table.log / "_last_checkpoint").exists()
