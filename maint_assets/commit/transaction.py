@@ -63,7 +63,7 @@ def commit_record(
                 return version
         except OSError as error:
             raise CommitError(
-                head.table, f"{commit_name(version)} cannot be written ({error})", "permit writing"
+                head.table, f"{commit_name(version)} cannot be written ({error})", "allow writing"
             ) from error
         latest = _latest(head)
     raise CommitError(

@@ -74,7 +74,7 @@ def recording(
         intents.note(ledger, batch, rows)
     except OSError as error:
         found = f"the ledger {ledger.uri} cannot be written ({one_line(error)})"
-        raise StorageError(table, found, "free disk space, and run the deletion again") from error
+        raise StorageError(table, found, "make room, and run the deletion again") from error
     try:
         yield outcomes
     except BaseException:
@@ -178,7 +178,7 @@ def record(
             table,
             f"the ledger {ledger.uri} cannot be written ({one_line(error)}): the outcomes "
             f"of the last {len(outcomes)} paths are not recorded yet",
-            "free disk space and run it again, which records them",
+            "make room and run it again, which records them",
         ) from error
 
 

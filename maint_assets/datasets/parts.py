@@ -160,7 +160,7 @@ def unwritten(directory: Path | str) -> Generator[None, None, None]:
         raise StorageError(
             str(directory),
             f"the workspace cannot be written ({error.strerror or one_line(error)})",
-            "free disk space, or permit writing",
+            "make room, or allow writing",
         ) from error
 
 

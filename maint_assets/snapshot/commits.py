@@ -59,7 +59,7 @@ def commit_mark(location: Location, version: int) -> str:
         ) from error
     except OSError as error:
         found = f"{name} cannot be read ({one_line(error)})"
-        raise CorruptLogError(location.uri, found, "permit reading it") from error
+        raise CorruptLogError(location.uri, found, "allow reading it") from error
 
 
 def is_commit(location: Location, version: int, mark: str) -> bool | None:

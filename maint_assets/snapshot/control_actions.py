@@ -40,7 +40,7 @@ def log_lines(location: Location, entry: LogEntry) -> Iterator[bytes]:
         ) from error
     except OSError as error:
         raise CorruptLogError(
-            location.uri, f"{entry.file.name} cannot be read ({error})", "permit reading it"
+            location.uri, f"{entry.file.name} cannot be read ({error})", "allow reading it"
         ) from error
 
 

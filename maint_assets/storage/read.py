@@ -237,7 +237,7 @@ def _scanned(location: Location, path: str) -> Generator[Iterator[os.DirEntry[st
 
 def _unreadable(location: Location, directory: str, why: str | None) -> StorageError:
     found = f"directory {directory or '.'} cannot be read ({why})"
-    return StorageError(location.uri, found, "permit reading it, or check the disk")
+    return StorageError(location.uri, found, "allow reading it, or check the disk")
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def refuse_full(location: Location, size: int) -> None:
         raise StorageError(
             location.uri,
             f"cannot be written ({error.strerror})",
-            "free disk space, or permit writing",
+            "make room, or allow writing",
         ) from error
     finally:
         with contextlib.suppress(OSError):
@@ -173,7 +173,7 @@ def refuse_clock_skew(location: Location, directory: str, *, now_ms: int) -> Non
         skew_ms = storage_clock_ms(location, directory) - now_ms
     except OSError as error:
         found = f"its storage cannot be written ({error.strerror})"
-        raise GuardError(location.uri, found, "permit writing") from error
+        raise GuardError(location.uri, found, "allow writing") from error
     if abs(skew_ms) > MAX_CLOCK_SKEW_MS:
         raise GuardError(
             location.uri,

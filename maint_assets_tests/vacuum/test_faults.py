@@ -186,7 +186,7 @@ def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
     assert done.stderr.strip().splitlines()[-1] == (
         f"maint_assets.errors.StorageError: {table.path}: directory closed/ cannot be read "
-        "(Permission denied); allow reading it, or mend the disk"
+        "(Permission denied); allow reading it, or check the disk"
     )
 
 

@@ -98,7 +98,7 @@ def write_checkpoint(
             done = _classic(head, file, held, shape=shape, others=len(others))
     except OSError as error:
         found = f"checkpoint {head.version} cannot be written ({one_line(error)})"
-        raise CommitError(head.table, found, "free disk space, or permit writing") from error
+        raise CommitError(head.table, found, "make room, or allow writing") from error
     if done is None:
         return _others(head)
     return _with_hint(head, *done)
@@ -231,7 +231,7 @@ def _with_hint(head: TableHead, placed: WrittenCheckpoint, members: Members) -> 
         raise CommitError(
             head.table,
             found,
-            "free disk space, or permit writing; readers find the checkpoint by listing",
+            "make room, or allow writing; readers find the checkpoint by listing",
         ) from error
     logger.info("%s: checkpoint %s of %s actions", head.table, head.version, placed.actions)
     return changed(placed, hint_moved=moved)

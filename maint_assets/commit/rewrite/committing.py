@@ -126,7 +126,7 @@ class _Tries:
             raise ConflictError(self.table, what, "run again later")
         if self._is_absent(head):
             what = f"{commit_name(self.version)} cannot be written (the disk or a quota is full)"
-            raise NoRoomError(self.table, what, "free space, and run again")
+            raise NoRoomError(self.table, what, "make room, and run again")
         what = f"{commit_name(self.version)} may or may not hold the rewrite ({self.doubt})"
         remedy = f"look for txnId {self.request.txn_id} in it before removing any new file"
         raise UnknownOutcomeError(self.table, what, remedy)

@@ -538,7 +538,7 @@ def test_link_that_is_said_to_be_there_but_is_not_is_an_error(
     (tmp_path / "made").write_bytes(b"whole")
     monkeypatch.setattr(whole_files.os, "link", exists)
 
-    with pytest.raises(OSError, match="is not there"):
+    with pytest.raises(OSError, match="is absent"):
         put_file_if_absent(Location.of(str(tmp_path)), "x", tmp_path / "made", check=lambda _: None)
 
 

@@ -59,5 +59,5 @@ def test_row_ids_that_are_not_kept_are_refused(tmp_path: Path) -> None:
     enabled = {"delta.enableRowTracking": "true"}
     TableBuilder(tmp_path).create(features=TRACKED, configuration=enabled).add("a", baseRowId=0)
 
-    with pytest.raises(CommitError, match="row tracking is on"):
+    with pytest.raises(CommitError, match="row tracking is enabled"):
         commit_rewrites(head_of(tmp_path), [merged(tmp_path, "new")], Terms().request())
