@@ -103,6 +103,7 @@ def _divided(scratch: str, by: list[str], buckets: int) -> ArrowFunction:
         files = _Files(scratch)
         try:
             for table in gathered(rows):
+                # The hash does not depend on the task, so equal keys of all tasks meet.
                 bucket = (row_hashes(table.select(by)) % np.uint64(buckets)).astype(np.int64)
                 order = np.argsort(bucket, kind="stable")
                 ends = np.searchsorted(bucket[order], np.arange(buckets + 1))

@@ -72,7 +72,7 @@ def note(ledger: Location, batch: str, rows: pa.Table) -> None:
     partial = target.with_suffix(".tmp")
     with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, marked.schema) as writer:
         writer.write_table(marked)
-    partial.rename(target)
+    partial.rename(target)  # an intent under its own name is complete
 
 
 def forget(ledger: Location, batch: str) -> None:
@@ -120,6 +120,7 @@ class StopSign:
         now = time.monotonic()
         if not self._given and (at_once or now - self._looked >= LOOK_SECONDS):
             self._looked = now
+            # Linux gives an orphaned process another parent.
             self._given = os.getppid() != self._parent or os.path.lexists(self._path)
         return self._given
 

@@ -141,6 +141,7 @@ class Target:
         done, parts = self.nothing(), _Parts(self.directory, self.schema)
         with closing(parts), ThreadPoolExecutor(1) as writer:
             for table in gathered(rows):
+                # Writing runs in a thread beside hashing and measuring the same rows.
                 kept = table if self.keep is None else table.filter(self.keep)
                 writing = writer.submit(parts.append, kept)
                 sums, numbers = row_sums(kept), measured(table, self.measures)
@@ -255,6 +256,7 @@ def row_hashes(table: pa.Table) -> Numbers:
     rows = np.zeros(table.num_rows, np.uint64)
     for name, column in zip(table.column_names, table.columns, strict=True):
         if rows.size:
+            # Multiplying and mixing per column makes the hash depend on the order of columns.
             hashes = _hashes(pa.concat_arrays(column.chunks), repeating=_is_repeating(name))
             rows = _mixed((rows ^ hashes) * _MIX)
     return rows

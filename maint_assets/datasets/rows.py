@@ -112,6 +112,7 @@ def packed(found: Iterable[Unit], tasks: int, *, weight: Callable[[Unit], int]) 
     """Divide units into at most ``tasks`` non-empty task groups of similar total weight."""
     groups: list[list[Unit]] = [[] for _ in range(max(tasks, 1))]
     loads = [0] * len(groups)
+    # Greedy: heaviest unit first, into the lightest group. The 1 spreads units of weight 0 too.
     for unit in sorted(found, key=weight, reverse=True):
         lightest = loads.index(min(loads))
         groups[lightest].append(unit)

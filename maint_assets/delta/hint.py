@@ -88,7 +88,7 @@ _DECODER = msgspec.json.Decoder(_Fields)
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """A number kept as its source text."""
+    """A number kept as its source text, which the canonical form contains unchanged."""
 
     text: str
 

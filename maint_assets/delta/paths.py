@@ -29,6 +29,7 @@ _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _AZURE = {"abfs", "abfss", "wasb", "wasbs", "az", "azure", "adl"}
 _AZURE_HOST = re.compile(r"[^.@]+(\.z[0-9]+)?\.(blob|dfs)\..+", re.IGNORECASE)
 _REPLICA = "-secondary"
+"""Azure's read-only replica of account ``x`` has the host name ``x-secondary``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _DAY_MS = 86_400_000
 _INT, _LONG = 2**31, 2**63
+# What Spark trims around an interval, and what it takes for white space within.
 _TRIMMED = "".join(map(chr, range(33)))
 _SPACE = r"[\t-\r\x1c-\x20]"
 

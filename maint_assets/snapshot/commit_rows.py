@@ -49,6 +49,7 @@ class JsonRows:
         self._units.append((unit, len(self._rows.read)))
         with log_errors(self._location, unit):
             for line in unit_lines(self._location, unit):
+                # Most lines of old commits are adds that nobody needs: skipped without parsing.
                 if not unit.adds and is_only_add(line):
                     continue
                 action = self._parsed(line, unit)

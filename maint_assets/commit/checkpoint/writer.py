@@ -89,6 +89,7 @@ def write_checkpoint(
     )
     parts = state_parts(state, shape, directory=made)
     held = reduce(add, (part.counts for part in parts), Counts())
+    # A wrong replay must not become a checkpoint: readers would trust it above the commits.
     _refuse_mismatch(head, held)
     try:
         if _is_v2(head):

@@ -109,6 +109,7 @@ def _remove(file: Add, deletion_ms: int) -> Line:
         deletionVector=file.deletion_vector,
         baseRowId=file.base_row_id,
         defaultRowCommitVersion=file.default_row_commit_version,
+        # delta-spark's removes of an OPTIMIZE have no other statistics.
         stats=None if rows is None else f'{{"numRecords":{rows}}}',
     )
 

@@ -109,6 +109,7 @@ class _Tries:
         try:
             if put_if_absent(head.location, f"{LOG}/{commit_name(version)}", body):
                 return True
+            # Another writer's, or ours after all: the next look at the log decides.
             self.doubt = "it exists, but is not listed yet"
         except OSError as error:
             self.faults, self.doubt = self.faults + 1, one_line(error)

@@ -113,6 +113,7 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
         output, counts = _output(inputs, how)
     except _RefusedError as refused:
         found, counts = refused.hazard, []
+        # Spark could take this input, but another input may have a hazard for Spark too.
         if found.engine is not None:
             found, counts = looked_at(inputs, table=how.table, target=how.files)
         if found is None or found.engine is None:

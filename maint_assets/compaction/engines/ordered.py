@@ -214,6 +214,7 @@ def _outcome(each: Asked, function: Callable[[Asked], Made]) -> _Outcome:
     try:
         return _Outcome(each.bin, msgspec.Raw(msgspec.json.encode(function(each))))
     except _FAILURES as error:
+        # Raised, it would end the job, and the other bins with it.
         return _Outcome(each.bin, msgspec.Raw(b"null"), _reason(error))
 
 

@@ -277,6 +277,7 @@ class _RunFiles:
         self._held, self._bytes = [], 0
         positions = rows[_POSITION].to_numpy()
         order = np.argsort(positions)
+        # A position equal to a split belongs to the range above it, here as in ``_append``.
         inner = np.searchsorted(positions[order], self._division.splits, side="left")
         ends = [0, *inner.tolist(), rows.num_rows]
         (sorted_rows,) = rows.take(order).combine_chunks().to_batches()

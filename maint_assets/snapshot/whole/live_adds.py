@@ -100,6 +100,7 @@ def newest_full_actions(
 
 def _is_disputed(newest: pa.Table, every: pa.Table) -> pa.Array:
     """Mask of the newest actions that are adds of a commit that removes the file as well."""
+    # In ``ord`` an add comes one after a remove of the same version.
     removes = every.filter(pc.is_valid(every["remove"]))
     same_commit = _key_and_order(removes, pc.add(removes["ord"], 1))
     return pc.is_in(_key_and_order(newest, newest["ord"]), value_set=same_commit)
@@ -119,6 +120,7 @@ def _refuse_duplicates(actions: pa.Table, *, table: str, base: int) -> None:
     order = actions["ord"].to_numpy()
     newest = np.full(keys.max(initial=-1) + 1, -1)
     np.maximum.at(newest, keys, order)
+    # ``ord >> 1`` is the version, ``ord & 1`` is 1 for an add.
     at = np.flatnonzero(order >> 1 == newest[keys] >> 1)
     adds, removes = (
         np.bincount(keys[at[order[at] & 1 == kind]], minlength=newest.size) for kind in (1, 0)
@@ -177,6 +179,7 @@ def _newest(
         return [units(spark, [every], both if refuse is None else winners, kind=LogUnit)]
     cut = [share for unit in checkpoint for share in shares(unit, parallelism)]
     groups = packed(cut, parallelism, weight=lambda unit: unit.size // unit.shares)
+    # Shares of a checkpoint are read apart, so its keys alone are shuffled to find duplicates.
     if refuse is not None and checkpoint:
         named = [[msgspec.structs.replace(each, keys=True) for each in some] for some in groups]
         keys = units(spark, named, streamed, kind=LogUnit).then(_keys)
