@@ -29,26 +29,26 @@ def put_file_if_absent(
     ``check`` gets the synced copy before it has its name; an error it raises leaves no file.
     """
     target = location.file(path)
-    with _beside(target) as copy:
+    with _temporary_file(target) as copy:
         shutil.copyfile(source, copy)
         _synced(copy)
         check(copy)
         if not target.exists():
             forget_sum(target)
-        return _linked(copy, target)
+        return _link(copy, target)
 
 
 def replace(location: Location, path: str, body: bytes) -> None:
     """Write a small file atomically, in place of any file of that name."""
     target = location.file(path)
-    with _beside(target) as copy:
+    with _temporary_file(target) as copy:
         copy.write_bytes(body)
         _synced(copy)
         forget_sum(target)
         copy.replace(target)
 
 
-def _linked(copy: Path, target: Path) -> bool:
+def _link(copy: Path, target: Path) -> bool:
     """Link the copy to its name; False if another file has it.
 
     NFS repeats a request whose answer was lost, and then reports that the name exists although
@@ -78,7 +78,7 @@ def _file_id(path: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _beside(target: Path) -> Generator[Path, None, None]:
+def _temporary_file(target: Path) -> Generator[Path, None, None]:
     """A temporary name in the target's directory; removed on exit."""
     target.parent.mkdir(parents=True, exist_ok=True)
     copy = target.with_name(f".{target.name}.{uuid.uuid4()}.tmp")

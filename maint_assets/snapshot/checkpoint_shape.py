@@ -110,7 +110,7 @@ class CheckpointShape:
     def rows(self, actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Convert file actions from FULL_ARROW to this schema."""
         for batch in actions:
-            add, remove = self._adds(batch["add"]), _only(batch["remove"], _REMOVE)
+            add, remove = self._adds(batch["add"]), _projected(batch["remove"], _REMOVE)
             yield pa.RecordBatch.from_arrays([add, remove], schema=self.schema)
 
     @property
@@ -128,10 +128,10 @@ class CheckpointShape:
         if self.partitions is not None:
             values = pc.struct_field(adds, "partitionValues")
             made["partitionValues_parsed"] = typed_partitions(values, self.partitions)
-        return _only(adds, self._add, made)
+        return _projected(adds, self._add, made)
 
 
-def _only(
+def _projected(
     structs: pa.Array, kind: pa.StructType, made: dict[str, pa.Array] | None = None
 ) -> pa.Array:
     """Project structs to the fields of ``kind``, taken from ``made`` or else from the structs."""

@@ -93,19 +93,19 @@ def write_checkpoint(
     _refuse_mismatch(head, held)
     try:
         if _is_v2(head):
-            done = _v2(head, others, parts, shape=shape)
+            done = _put_v2(head, others, parts, shape=shape)
         else:
             file = joined(spark, parts, others, shape=shape, directory=made)
-            done = _classic(head, file, held, shape=shape, others=len(others))
+            done = _put_classic(head, file, held, shape=shape, others=len(others))
     except OSError as error:
         found = f"checkpoint {head.version} cannot be written ({one_line(error)})"
         raise CommitError(head.table, found, "make room, or allow writing") from error
     if done is None:
-        return _others(head)
+        return _existing(head)
     return _with_hint(head, *done)
 
 
-def _classic(
+def _put_classic(
     head: TableHead, file: Path, held: Counts, *, shape: CheckpointShape, others: int
 ) -> tuple[WrittenCheckpoint, Members] | None:
     """Put a single-file checkpoint in place; None if a file of its name is there already."""
@@ -116,7 +116,7 @@ def _classic(
     return _written(head, (path,), held, actions=whole.rows), classic_members(shape.classic_schema)
 
 
-def _v2(
+def _put_v2(
     head: TableHead, others: list[Members], parts: list[StatePart], *, shape: CheckpointShape
 ) -> tuple[WrittenCheckpoint, Members]:
     """Put a V2 checkpoint in place: the sidecars first, so that no top file names absent ones."""
@@ -188,7 +188,7 @@ def _is_v2(head: TableHead) -> bool:
     return has_feature and head.properties.checkpoint_policy == "v2"
 
 
-def _others(head: TableHead) -> WrittenCheckpoint:
+def _existing(head: TableHead) -> WrittenCheckpoint:
     """The checkpoint that another writer put there; CommitError if it is not a complete one."""
     if not _has_one(table_head(head.location, head.version)):
         found = f"{head.version:020d}.checkpoint.parquet exists already and cannot be read"

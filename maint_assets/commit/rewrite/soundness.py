@@ -76,7 +76,7 @@ def _empty(each: RewrittenBin) -> Iterator[str]:
 def _other_rows(each: RewrittenBin) -> Iterator[str]:
     """Different numbers of live input rows and output rows.
 
-    Where some inputs have no ``numRecords``, only fewer output rows than known ones are a fault.
+    If some inputs have no ``numRecords``, only fewer output rows than known input rows are a fault.
     """
     before = [file.live_records for file in each.inputs]
     after = sum(file.num_records or 0 for file in each.outputs)

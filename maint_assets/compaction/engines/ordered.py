@@ -131,13 +131,13 @@ def ordered_by_jobs(
         one_of = sizes[share.bin].one_of
         return sampled(_adds(share.part), how, one_of=one_of, scratch=scratch)
 
-    samples = jobs.asked(shares, sample, Sample)
+    samples = jobs.results(shares, sample, Sample)
 
     def divide(share: _Share) -> Runs:
         division = Division.of(samples[share.bin], how, files=sizes[share.bin].files)
         return divided(_adds(share.part), share.bin, division, how=how, scratch=scratch)
 
-    runs = jobs.asked(shares, divide, Runs)
+    runs = jobs.results(shares, divide, Runs)
     values = {each.bin: bin_values(_adds(each.part), how) for each in large}
 
     def write(file: _File) -> OrderedFile:
@@ -146,7 +146,7 @@ def ordered_by_jobs(
         )
 
     files = [_File(name, number) for name, size in sizes.items() for number in range(size.files)]
-    written = jobs.asked(files, write, OrderedFile)
+    written = jobs.results(files, write, OrderedFile)
     found: list[pa.RecordBatch] = []
     for each in large:
         name, reason = each.bin, jobs.failed.get(each.bin)
@@ -189,7 +189,7 @@ class _Jobs:
         self._spark = spark
         self.failed: dict[str, str] = {}
 
-    def asked(
+    def results(
         self, of: Sequence[Asked], function: Callable[[Asked], Made], kind: type[Made]
     ) -> dict[str, list[Made]]:
         """Apply ``function`` to each unit in a task of its own; results by bin, in order."""

@@ -133,7 +133,7 @@ def sampled(inputs: Iterable[Add], how: Rewriting, *, one_of: int, scratch: str)
     with unwritten(scratch), pa.ipc.new_stream(str(path), schema, options=_LZ4) as writer:
         for file in _readable(files, inputs):
             size += file.live_rows * width.of(file.add)
-            for rows in _one_of(file, one_of, schema):
+            for rows in _sampled_rows(file, one_of, schema):
                 writer.write_batch(rows)
     return Sample(str(path), int(size))
 
@@ -164,7 +164,7 @@ class _Width:
         return self._bytes or 0.0
 
 
-def _one_of(file: DataFile, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _sampled_rows(file: DataFile, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch, ties in _with_ties(file):
         taken = pa.array(ties % np.uint64(number) == 0)
         rows = [each.filter(taken) for each in (*batch.columns, pa.array(ties))]
@@ -185,7 +185,7 @@ def divided(
         with closing(files.open(add)) as file:
             hazard = file_hazard(file)
             if hazard is not None:
-                ledger.append(_apart(bin_, file, hazard))
+                ledger.append(_bin_of_its_own(bin_, file, hazard))
                 continue
             refuse_other_rows(file, runs.take(file))
         rows = file.live_rows
@@ -194,7 +194,7 @@ def divided(
     return Runs(runs.paths, division.ranges, ledger, runs.hashed.values)
 
 
-def _apart(bin_: str, file: DataFile, hazard: Hazard) -> tuple[Any, ...]:
+def _bin_of_its_own(bin_: str, file: DataFile, hazard: Hazard) -> tuple[Any, ...]:
     """The ledger row of a file that Arrow cannot rewrite, as a bin of its own."""
     name = f"{bin_}-{hashlib.sha256(file.add.path.encode()).hexdigest()[:8]}"
     if hazard.engine is None:
