@@ -78,7 +78,7 @@ HARMLESS_PROPERTIES = (
 """Properties that may change meanwhile, besides user properties (without ``delta.``)."""
 
 HARMLESS_FIELD_METADATA = (
-    Harmless("comment", "it is for people"),
+    Harmless("comment", "it is documentation"),
     Harmless("delta.identity.highWaterMark", "values are copied, none is generated"),
 )
 """Keys of column metadata that may change meanwhile. Other schema changes conflict."""

@@ -77,7 +77,7 @@ FEATURES = {
         Feature("v2Checkpoint", ALL, "sidecars are read and cleaned", reader=True),
         Feature("vacuumProtocolCheck", ALL, "the writer's check is always made", reader=True),
         Feature("inCommitTimestamp", ALL, "commits carry their own time"),
-        Feature("checkpointProtection", ALL, "log cleanup heeds its property"),
+        Feature("checkpointProtection", ALL, "log cleanup respects its property"),
         Feature("timestampNtz", ALL, "written without a zone", reader=True),
         Feature("typeWidening", ALL, _CAST, reader=True),
         Feature("typeWidening-preview", ALL, _CAST, reader=True),

@@ -152,7 +152,9 @@ def up_to(entries: Iterable[LogEntry], version: int, *, table: str) -> list[LogE
     if known and version not in commits:
         versions = f"versions {min(commits)} to {max(commits)}" if commits else "no version"
         raise LogGapError(
-            table, f"version {version} is not in the log, which has {versions}", "give another one"
+            table,
+            f"version {version} is not in the log, which has {versions}",
+            "give another version",
         )
     return [entry for entry in known if _newest_version(entry) <= version]
 

@@ -63,8 +63,9 @@ class SnapshotSummary:
 
     ``cutoff_ms`` and ``retention_ms`` are those of this run's VACUUM, null if it is refused.
     ``refused`` has the reasons by operation that must not run on the table. ``checksum`` is
-    ``agrees``, ``absent`` or how the version checksum differs. ``expired_log`` has numbers of the
-    versions before the log cleanup's cutoff. ``properties`` are those with the prefix ``delta.``.
+    ``agrees``, ``absent`` or how the version checksum differs. ``expired_log`` has the version
+    numbers that VACUUM LITE needs (``vacuum.lite.ExpiredLog``): which commits are at or before the
+    cutoff. ``properties`` are those with the prefix ``delta.``.
     ``commit_mark`` is the digest of the version's commit file, ``checkpoint_ms`` the mtime of the
     checkpoint. ``outside`` counts files and deletion vectors that lie outside the table.
     """

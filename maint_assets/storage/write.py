@@ -178,7 +178,7 @@ def refuse_clock_skew(location: Location, directory: str, *, now_ms: int) -> Non
         raise GuardError(
             location.uri,
             f"the storage's clock and this machine's differ by {abs(skew_ms) / 1000:.0f} s",
-            "set the clocks, or set allow_clock_skew",
+            "correct the clocks, or set allow_clock_skew",
         )
 
 
