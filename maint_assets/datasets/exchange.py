@@ -34,7 +34,7 @@ _FILES_ARROW = arrow_schema(_FILES)
 
 
 BUCKET_ROWS = 500_000
-"""Up to this many rows, one task holds all rows and no shuffle is needed."""
+"""Rows per bucket, about. Up to this many rows in all run in one task, without a shuffle."""
 
 
 MOST_BUCKETS = 512
@@ -60,8 +60,8 @@ def path_rows(
     Up to BUCKET_ROWS input rows run in a single task; more are shuffled through ``scratch``.
     """
     buckets = -(-sum(part.rows for part in read) // BUCKET_ROWS)
-    packages = packed(read, 1 if buckets <= 1 else parallelism, weight=lambda part: part.rows)
-    made = units(spark, packages, function, kind=PartSlice)
+    groups = packed(read, 1 if buckets <= 1 else parallelism, weight=lambda part: part.rows)
+    made = units(spark, groups, function, kind=PartSlice)
     if buckets <= 1:
         return made
     return exchanged(
@@ -103,6 +103,7 @@ def _divided(scratch: str, by: list[str], buckets: int) -> ArrowFunction:
         files = _Files(scratch)
         try:
             for table in gathered(rows):
+                # The hash does not depend on the task, so equal keys of all tasks meet.
                 bucket = (row_hashes(table.select(by)) % np.uint64(buckets)).astype(np.int64)
                 order = np.argsort(bucket, kind="stable")
                 ends = np.searchsorted(bucket[order], np.arange(buckets + 1))

@@ -141,6 +141,7 @@ class Target:
         done, parts = self.nothing(), _Parts(self.directory, self.schema)
         with closing(parts), ThreadPoolExecutor(1) as writer:
             for table in gathered(rows):
+                # Writing runs in a thread beside hashing and measuring the same rows.
                 kept = table if self.keep is None else table.filter(self.keep)
                 writing = writer.submit(parts.append, kept)
                 sums, numbers = row_sums(kept), measured(table, self.measures)
@@ -180,13 +181,13 @@ def slice_batches(part: PartSlice, columns: list[str] | None = None) -> Iterator
 
 def measured(rows: pa.Table, measures: Measures) -> dict[str, Any]:
     """Evaluate the measures over some rows. All filters are computed in one pass."""
-    asked = {name: each.where for name, each in measures.items() if each.where is not None}
-    held = pa.table({})
-    if asked:
-        told = acero.ProjectNodeOptions(list(asked.values()), list(asked))
+    filters = {name: each.where for name, each in measures.items() if each.where is not None}
+    masks = pa.table({})
+    if filters:
+        options = acero.ProjectNodeOptions(list(filters.values()), list(filters))
         source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
-        held = acero.Declaration("project", told, [source]).to_table(use_threads=False)
-    holds = {name: held[name] if name in asked else None for name in measures}
+        masks = acero.Declaration("project", options, [source]).to_table(use_threads=False)
+    holds = {name: masks[name] if name in filters else None for name in measures}
     return {name: each.of(rows, holds[name]) for name, each in measures.items()}
 
 
@@ -235,7 +236,7 @@ def columns_of(part: Part) -> tuple[str, ...] | None:
 
 
 def refuse_changed(part: Part, *, table: str) -> None:
-    """Raise StalePlanError if a part of a plan has changed. Memory: one row group."""
+    """Raise StalePlanError if a part of a plan has changed. Holds one row group in memory."""
     try:
         with pq.ParquetFile(part.path) as file:
             groups = (file.read_row_group(at) for at in range(file.metadata.num_row_groups))
@@ -243,10 +244,10 @@ def refuse_changed(part: Part, *, table: str) -> None:
             for group in groups:
                 rows, sums = rows + group.num_rows, both_sums(sums, row_sums(group))
     except (OSError, pa.ArrowException) as error:
-        found = f"{part.path} of its plan cannot be read ({one_line(error)})"
+        found = f"{part.path} of the plan cannot be read ({one_line(error)})"
         raise StalePlanError(table, found, "plan again") from error
     if rows != part.rows or (part.sums is not None and sums != part.sums):
-        found = f"{part.path} of its plan holds other rows than were planned"
+        found = f"{part.path} of the plan has changed since it was planned"
         raise StalePlanError(table, found, "plan again")
 
 
@@ -255,6 +256,7 @@ def row_hashes(table: pa.Table) -> Numbers:
     rows = np.zeros(table.num_rows, np.uint64)
     for name, column in zip(table.column_names, table.columns, strict=True):
         if rows.size:
+            # Multiplying and mixing per column makes the hash depend on the order of columns.
             hashes = _hashes(pa.concat_arrays(column.chunks), repeating=_is_repeating(name))
             rows = _mixed((rows ^ hashes) * _MIX)
     return rows

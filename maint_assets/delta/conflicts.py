@@ -1,7 +1,7 @@
 """Conflict detection: what a commit by another writer means for a rewrite in progress.
 
-A rewrite changes no data, so it conflicts only with changes to its inputs and to what its files
-were written for (schema, features). Anything that no rule here allows closes it: plan again.
+A rewrite changes no data, so it conflicts only with changes to its inputs and to the schema and
+features its files were written for. Any change that no rule here allows is a conflict.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ HARMLESS_PROPERTIES = (
     Harmless("delta.setTransactionRetentionDuration", _LOG),
     Harmless("delta.requireCheckpointProtectionBeforeVersion", _LOG),
     Harmless("delta.deletedFileRetentionDuration", "it concerns VACUUM only"),
-    Harmless("delta.targetFileSize", "sizes are no matter of correctness"),
+    Harmless("delta.targetFileSize", "file sizes do not affect correctness"),
 )
 """Properties that may change meanwhile, besides user properties (without ``delta.``)."""
 
 HARMLESS_FIELD_METADATA = (
-    Harmless("comment", "it is for people"),
+    Harmless("comment", "it is documentation"),
     Harmless("delta.identity.highWaterMark", "values are copied, none is generated"),
 )
 """Keys of column metadata that may change meanwhile. Other schema changes conflict."""
@@ -87,9 +87,9 @@ HARMLESS_FIELD_METADATA = (
 class Domain(Enum):
     """What a change of a metadata domain means for a rewrite."""
 
-    ROW_IDS = "new files are numbered behind its mark"
-    FREE = "it says nothing of files"
-    CLOSES = "files were written for what it said before"
+    ROW_IDS = "row ids of new files start after its high-water mark"
+    FREE = "it does not affect files"
+    CLOSES = "files were written under its former configuration"
 
 
 DOMAINS = ((ROW_TRACKING_DOMAIN, Domain.ROW_IDS), ("delta.", Domain.CLOSES), ("", Domain.FREE))
@@ -112,8 +112,8 @@ class Meaning:
     """The effect of one commit on a rewrite.
 
     ``lost``: inputs that are gone, with the reason. ``renewed``: inputs added again unchanged but
-    for statistics, tags or row ids. ``closed``: reasons to plan again. ``known``: outputs that the
-    commit already contains, so the rewrite was committed before.
+    for statistics, tags or row ids. ``closed``: conflicts with the whole rewrite, which must be
+    planned again. ``known``: outputs that the commit adds, so the rewrite was committed before.
     """
 
     closed: list[str] = field(default_factory=list[str])

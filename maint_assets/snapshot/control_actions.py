@@ -1,4 +1,7 @@
-"""Non-file actions of the log: few, and read on the driver."""
+"""Read the non-file actions of the log: protocol, metadata, domains, transactions, sidecars.
+
+They are few, so the driver reads them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits newer than a plan: the paths that they name, and whether the plan is still valid."""
+"""Commits newer than a plan: the paths they name, and whether the plan is still valid."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refuse_old(table: str, *, planned_ms: int, max_age_ms: int, now_ms: int) -> 
     """Raise StalePlanError if a plan is too old, or dated in the future."""
     if planned_ms - now_ms > MAX_AHEAD_MS:
         ahead = shown_length(planned_ms - now_ms)
-        raise StalePlanError(table, f"the plan was made {ahead} ahead of now", "plan again")
+        raise StalePlanError(table, f"the plan is dated {ahead} in the future", "plan again")
     age, limit = shown_length(now_ms - planned_ms), shown_length(max_age_ms)
     if now_ms - planned_ms > max_age_ms:
         raise StalePlanError(table, f"the plan is {age} old, the limit is {limit}", "plan again")
@@ -46,10 +46,10 @@ def refuse_old(table: str, *, planned_ms: int, max_age_ms: int, now_ms: int) -> 
 def refuse_other_table(head: TableHead, *, table_id: str, version: int) -> None:
     """Raise StalePlanError if the table was replaced, or is at an older version than planned."""
     if head.metadata.id != table_id:
-        found = f"is table {head.metadata.id} now, planned was {table_id}"
+        found = f"the table id is {head.metadata.id} now, but the plan is for {table_id}"
         raise StalePlanError(head.table, found, "plan again")
     if head.version < version:
-        found = f"is at version {head.version}, planned was {version}"
+        found = f"the table is at version {head.version}, but the plan is for version {version}"
         raise StalePlanError(head.table, found, "plan again")
 
 
@@ -92,7 +92,7 @@ class NewerCommits:
         self._log = log
 
     def _newer(self) -> list[int]:
-        """New versions, ascending. Raises LogGapError if one is missing or oddly named."""
+        """New versions, ascending. Raises LogGapError if one is missing or has not 20 digits."""
         next_name, usual = commit_name(self.version + 1), len(commit_name(0))
         found = (
             LogEntry(file, 0, 0)

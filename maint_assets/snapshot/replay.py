@@ -72,21 +72,22 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
 
     without_removes = [msgspec.structs.replace(unit, removes=False) for unit in log.checkpoint]
     adds = [share for unit in without_removes for share in shares(unit, parallelism)]
-    packages = packed(adds, parallelism, weight=lambda unit: unit.size // unit.shares)
-    return [winners, units(spark, packages, streamed, kind=LogUnit).then(shaped)]
+    groups = packed(adds, parallelism, weight=lambda unit: unit.size // unit.shares)
+    return [winners, units(spark, groups, streamed, kind=LogUnit).then(shaped)]
 
 
 def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The newest action per key; a tombstone with the newest known commit that removed the file.
 
-    Checkpoints do not record that commit, but older commit files may still exist. The latest of all
-    deletion times protects the file.
+    Checkpoints do not record that commit, but older commit files may still exist. A tombstone has
+    the latest of all deletion times of its key, which keeps the file longest.
     """
     every = _table(actions)
     if not every.num_rows:
         return
     every = every.take(pc.sort_indices(every["ord"]))
     row = pa.array(np.arange(every.num_rows))
+    # ``told``: the rows whose commit is known.
     told = pc.if_else(pc.is_valid(every["version"]), row, None)
     grouped = (
         every
@@ -150,7 +151,7 @@ def state(actions: Iterable[pa.RecordBatch], base: int) -> Iterator[pa.RecordBat
 class _Log:
     """Log files of a version: commits up to the checkpoint's version ``base``, newer ones, itself.
 
-    Of ``history``, adds are read only from commits after the last gap: a missing commit may have
+    Adds of ``history`` are read only from commits after its last gap: a missing commit may have
     removed them.
     """
 
@@ -197,11 +198,11 @@ def _newest(
 
     if buckets <= 1:
         return units(spark, [read], actions, kind=LogUnit).then(newest_actions)
-    packages = packed(read, tasks, weight=lambda unit: unit.size)
-    every = units(spark, packages, actions, kind=LogUnit)
+    groups = packed(read, tasks, weight=lambda unit: unit.size)
+    every = units(spark, groups, actions, kind=LogUnit)
     buckets = in_waves(buckets, tasks)
-    met = exchanged(spark, [every], by=_KEY, buckets=buckets, scratch=scratch)
-    return met.then(newest_actions)
+    shuffled = exchanged(spark, [every], by=_KEY, buckets=buckets, scratch=scratch)
+    return shuffled.then(newest_actions)
 
 
 def _removes(read: Iterable[LogUnit]) -> list[LogUnit]:

@@ -22,13 +22,16 @@ def located(raw: str, root: TableRoot) -> str:
     """``relative``, but also relative if an absolute path leads into the table through links.
 
     A table written through a symbolic link has absolute paths that name the link, while the root is
-    known by its resolved path. Such files belong to the table and must be protected.
+    known by its resolved path. Such files belong to the table and must not look like orphans.
     """
     return through_links(relative(raw, root), root)
 
 
 def placed(raw: pa.Array, root: TableRoot) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Decoded path, replay key, and whether inside the table. Plain paths need no Python call."""
+    """Decoded path, replay key, and whether inside the table, for a column of log paths.
+
+    Only paths with escapes, schemes or odd components cost a Python call.
+    """
     odd = pc.match_substring_regex(raw, _ODD)
     everywhere = pa.repeat(pa.scalar(value=True), len(raw))
     if not pc.any(odd).as_py():

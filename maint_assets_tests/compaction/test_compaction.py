@@ -424,7 +424,8 @@ def test_an_old_plan_and_another_ones_digest_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("noted", "told"), [(False, "other rows than were planned"), (True, "not those it was made of")]
+    ("noted", "told"),
+    [(False, "has changed since it was planned"), (True, "not those it was made of")],
 )
 def test_a_plan_whose_rows_were_changed_is_not_executed(
     tmp_path: Path, compacting: Compacting, noted: bool, told: str
@@ -557,7 +558,7 @@ def test_a_log_that_was_put_back_is_not_the_one_of_the_plan(
     table.commit([other], version=6)
     on_disk = files(tmp_path)
 
-    with pytest.raises(StalePlanError, match="is not the commit that was planned on"):
+    with pytest.raises(StalePlanError, match="is not the commit that the plan is based on"):
         executed(chain, report)
 
     assert files(tmp_path) == on_disk

@@ -471,7 +471,7 @@ def test_a_bin_whose_new_files_hold_other_rows_is_not_committed(
     rewritten = ordered_here(table.path, RowCheck("full"))
 
     assert {row["state"] for row in rewritten} == {"failed"}
-    said = "holds other rows" if fault == "swapped" else "rows in new files where 60 live"
+    said = "holds other rows" if fault == "swapped" else "rows, its inputs 60 live"
     assert said in rewritten[0]["reason"]
     assert set(tmp_path.rglob("*.parquet")) == before
 

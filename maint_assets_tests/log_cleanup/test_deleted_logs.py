@@ -92,7 +92,7 @@ def test_a_plan_whose_rows_were_changed_is_not_executed(tmp_path: Path, cleaning
     planned = planned_rows(report.expired)
     change_plan(report.expired, planned.slice(1))
 
-    with pytest.raises(StalePlanError, match="holds other rows than were planned"):
+    with pytest.raises(StalePlanError, match="has changed since it was planned"):
         chain.clean(report)
 
     assert _names(builder) == before
@@ -110,7 +110,7 @@ def test_a_log_that_was_put_back_since_the_plan_is_left_alone(
     builder.commit([], version=version)
     before = _names(builder)
 
-    with pytest.raises(StalePlanError, match="is not the commit that was planned on"):
+    with pytest.raises(StalePlanError, match="is not the commit that the plan is based on"):
         chain.clean(report)
 
     assert _names(builder) == before
@@ -230,7 +230,7 @@ def _upgrade(builder: TableBuilder) -> None:
         (_lose, StalePlanError, "cannot begin with checkpoint 10: it is gone"),
         (_damage, StalePlanError, "cannot begin with checkpoint 10: checkpoint"),
         (_lose_a_commit, MaintError, "commit 00000000000000000015.json is missing"),
-        (_replace, StalePlanError, "is table another now"),
+        (_replace, StalePlanError, "the table id is another now"),
         (_raise_retention, StalePlanError, "its retention was raised"),
         (_disable, StalePlanError, "its log cleanup was disabled"),
         (_upgrade, UnsupportedFeatureError, "fromTheFuture"),
@@ -507,5 +507,5 @@ def test_a_directory_in_the_place_of_a_file_is_left(tmp_path: Path, cleaning_of:
 
     done = chain.clean(report)
 
-    assert "is a directory, a device or a link to nothing, and no commit" in str(done.error)
+    assert "is a directory, a device or a dangling link, not a commit file" in str(done.error)
     assert chain.ledger(done)[f"_delta_log/{3:020d}.json"][0] == "skipped"

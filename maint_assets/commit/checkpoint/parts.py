@@ -1,4 +1,4 @@
-"""The files of a new checkpoint: written to scratch by tasks, merged, and counted for a check."""
+"""The files of a new checkpoint: written to scratch by tasks, merged, and counted for checks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _MASK = (1 << 64) - 1
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Counts of a checkpoint file. ``paths`` is the sum of the hashes of all paths."""
+    """Counts of a checkpoint file. ``paths`` is the sum of the hashes of all paths, modulo 2**64.
+
+    Equal counts of what was written and what is read back show that no action was lost.
+    """
 
     rows: int = 0
     adds: int = 0
@@ -49,14 +52,17 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class StatePart(msgspec.Struct, frozen=True):
-    """One scratch file of file actions, with the counts of what was written."""
+    """One scratch file of adds and removes, with the counts of what was written."""
 
     path: str
     counts: Counts
 
 
 def state_parts(rows: Iterable[Rows], shape: CheckpointShape, *, directory: str) -> list[StatePart]:
-    """Write file actions (FULL_ARROW) in the given shape, in the tasks that compute them."""
+    """Write file actions (rows of FULL_ARROW) in the given shape, in the tasks that compute them.
+
+    Each part has at most PART_ROWS rows and becomes one sidecar of a V2 checkpoint.
+    """
     write = partial(_parts, schema=shape.schema, directory=directory, most=PART_ROWS)
     return [part for some in rows for part in some.then(shape.rows, write).values(StatePart)]
 
@@ -69,7 +75,7 @@ def joined(
     shape: CheckpointShape,
     directory: str,
 ) -> Path:
-    """Merge all parts and the non-file actions into one file, in one task."""
+    """Merge all parts and the non-file actions into one local file, in one task."""
     target, schema = str(Path(directory) / f"{uuid.uuid4()}.parquet"), shape.classic_schema
 
     def join(some: list[StatePart]) -> Iterator[pa.RecordBatch]:
@@ -147,7 +153,7 @@ def _writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
         schema,
         compression="snappy",
         store_schema=False,
-        # For readers that push filters down to typed partition values and statistics.
+        # Footer statistics serve readers that filter on typed partition values and statistics.
         write_statistics=bounded_leaves(schema),  # pyright: ignore[reportArgumentType]
     )
 

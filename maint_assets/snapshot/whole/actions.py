@@ -153,7 +153,10 @@ class _Vector(DeletionVector, frozen=True):
 
 
 class _Add(Add, frozen=True):
-    """An add with its complete deletion vector; no partition values are not those of no column."""
+    """An add with its complete deletion vector.
+
+    Unlike in ``Add``, missing partition values are None, not the values of an unpartitioned table.
+    """
 
     partition_values: dict[str, str | None] | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
     deletion_vector: _Vector | None = None

@@ -35,8 +35,8 @@ def lacks_texts(file: pq.ParquetFile) -> bool:
 
 def _nulls(group: pq.RowGroupMetaData, column: int) -> int | None:
     """Null count of a column by the footer; None if unknown."""
-    told = group.column(column).statistics
-    return told.null_count if told is not None and told.has_null_count else None
+    found = group.column(column).statistics
+    return found.null_count if found is not None and found.has_null_count else None
 
 
 def instants(file: pq.ParquetFile) -> frozenset[tuple[str, ...]]:
@@ -70,11 +70,11 @@ def _printable(
         children = [_printable(field, below, moments) for field, below in fields]
         return pa.StructArray.from_arrays(children, names=names, mask=values.is_null())
     if pa.types.is_timestamp(kind):
-        return _moments(values, zone="Z" if kind.tz or path in moments else "")
+        return _timestamp_texts(values, zone="Z" if kind.tz or path in moments else "")
     return pc.cast(values, pa.string()) if pa.types.is_date(kind) else values
 
 
-def _moments(values: pa.Array, *, zone: str) -> pa.Array:
+def _timestamp_texts(values: pa.Array, *, zone: str) -> pa.Array:
     """ISO 8601 in ms, as delta-spark writes it, or in microseconds if needed."""
     local = pc.cast(pc.cast(values, pa.timestamp("us")), pa.string())
     text = pc.replace_substring(local, " ", "T")
