@@ -59,7 +59,7 @@ SHOWN_REASONS = 20
 
 @dataclass(frozen=True, slots=True)
 class BinsSummary:
-    """The plan, the files of its bins by the reason why they are rewritten, and by size.
+    """The plan of a rewrite, with its files by reason and by size.
 
     ``sizes`` counts all live files, ``planned_sizes`` those of bins.
     """
@@ -74,10 +74,10 @@ class BinsSummary:
 class RewrittenSummary:
     """What a rewrite did; sizes in bytes, rows are live ones.
 
-    ``bins`` were committed, in ``versions`` and as ``bins_by_engine`` (arrow, spark) says;
+    ``bins`` were committed, in ``versions``, by the engines in ``bins_by_engine`` (arrow, spark);
     ``dropped``, ``refused`` and ``failed`` count bins that were not, ``not_committed`` says why.
     ``verified_bins`` are committed ones whose new file was read again and compared with its inputs
-    row by row. ``metrics`` are Delta's numbers. ``skipping`` is what the order of rows is worth.
+    row by row. ``metrics`` are those of Delta's OPTIMIZE, ``skipping`` tells files read by lookups.
     """
 
     plan_digest: str
@@ -106,7 +106,7 @@ class RewrittenSummary:
 
 
 def compaction_bins_stage(run: StageRun) -> StageResult:
-    """The plan: which live files are rewritten together, a pure function of the snapshot."""
+    """Plan which live files to rewrite together: a pure function of the snapshot."""
     seen = run.summary("snapshot", SnapshotSummary)
     refuse_mismatch(seen)
     refuse_operation(seen, "rewrite")
@@ -135,9 +135,9 @@ def compaction_bins_stage(run: StageRun) -> StageResult:
 
 
 def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
-    """The execution of the plan of ``compaction_bins``: each batch rewritten, committed, recorded.
+    """Execute the plan of ``compaction_bins``: rewrite, commit and record it batch by batch.
 
-    Raises what forbids the execution before anything is written; RewriteError when bins failed,
+    Refusals are raised before anything is written, RewriteError for failed bins
     after all others are committed.
     """
     seen = _approved_bins(run, approval)
@@ -164,7 +164,7 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
 
 
 def _approved_bins(run: StageRun, approval: Approval) -> BinsSummary:
-    """The summary of the plan, once it is the approved one and its rows are those of its digest."""
+    """The summary of the plan, if it is the approved one and its rows still have its digest."""
     seen = run.summary("compaction_bins", BinsSummary)
     plan = seen.plan
     approval.refuse_other(run, "compaction_bins", plan.digest, table=plan.table)
@@ -174,7 +174,7 @@ def _approved_bins(run: StageRun, approval: Approval) -> BinsSummary:
 
 
 def _terms(run: StageRun, plan: CompactionPlan) -> Terms:
-    """On which terms the plan is executed. Raises what forbids it."""
+    """The parameters of the execution. Raises whatever forbids it."""
     settings = run.table.compaction
     max_age_ms = milliseconds(settings.plan_max_age)
     head = ready_head(plan, max_age_ms=max_age_ms, now_ms=run.now_ms())
@@ -229,7 +229,7 @@ def _dataset(terms: Terms, total: Written) -> Dataset:
 def _raise_unfinished(
     run: StageRun, plan: CompactionPlan, summary: RewrittenSummary, *, ended: Exception | None
 ) -> None:
-    """Raises what ended the execution early, or RewriteError where bins failed."""
+    """Raise what ended the execution early, or RewriteError if bins failed."""
     if run.is_stopping and not run.is_held:
         raise _stopped(run, summary, plan)
     if ended is not None:
@@ -252,9 +252,9 @@ def _stopped(run: StageRun, summary: RewrittenSummary, plan: CompactionPlan) -> 
 
 
 def _executed(run: StageRun, terms: Terms) -> tuple[Written, Outcome, Exception | None]:
-    """What was written to the ledger, what became of the bins, and the error that ended it early.
+    """Execute the batches: rows in the ledger, the outcome of bins, the error that ended it early.
 
-    An error before the first commit is raised. What is whole counts, whatever comes then.
+    An error before the first commit is raised; after it, completed batches count.
     """
     plan, settings = terms.plan, run.table.compaction
     max_bytes = settings.max_bytes_per_commit
@@ -288,7 +288,7 @@ def _executed(run: StageRun, terms: Terms) -> tuple[Written, Outcome, Exception 
 
 
 def _skipping(run: StageRun, terms: Terms, outcome: Outcome) -> list[ColumnSkipping] | None:
-    """What readers skip now; None without an order, and where it cannot be told."""
+    """Data skipping before and after; None without an order, or if it cannot be computed."""
     if terms.how.ordering is None or not outcome.versions or run.is_stopping:
         return None
     try:
@@ -307,7 +307,7 @@ def _skipping(run: StageRun, terms: Terms, outcome: Outcome) -> list[ColumnSkipp
 
 
 def _checkpointed(run: StageRun, head: TableHead, versions: list[int]) -> int | None:
-    """The newest of the committed versions at which the table wants a checkpoint, written.
+    """Write a checkpoint of the newest committed version that is due for one.
 
     A checkpoint that cannot be written is no failure: the commits are there, and the next writer
     makes one.
@@ -339,7 +339,7 @@ def _sizes_after(sizes: dict[str, int], measured: Mapping[str, int]) -> dict[str
 
 
 def asked_selection(settings: CompactionSettings) -> Selection:
-    """What the settings ask of the plan."""
+    """The selection of files from the settings."""
     target = settings.target_file_size
     return Selection(
         target_bytes=target,

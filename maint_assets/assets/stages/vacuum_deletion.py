@@ -1,4 +1,4 @@
-"""The executing stage of the vacuum chain: approval, guard, START, deletion, END, verification."""
+"""The executing stage of the vacuum chain: approve, check limits, START, delete, END, verify."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
-    """The execution of the plan of ``diff``: approved by its digest, or of this very run.
+    """Execute the plan of ``diff``, approved by its digest or made by the same run.
 
     Raises StalePlanError, GuardError and UnsupportedFeatureError before anything is touched,
     DeletionFailedError when planned paths are still there afterwards.
@@ -76,12 +76,12 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
 
 
 def deletion_progress(run: StageRun) -> Share | None:
-    """The planned paths whose outcome is recorded."""
+    """Planned paths with a recorded outcome."""
     return recorded_share(run, "diff", lambda: run.summary("diff", DiffSummary).plan.paths)
 
 
 def _approved_plan(run: StageRun, approval: Approval) -> VacuumPlan:
-    """The plan, once it is the approved one, its rows are those of its digest, and limits hold."""
+    """The plan, if it is approved, its rows still have its digest, and it is within the limits."""
     plan = run.summary("diff", DiffSummary).plan
     approval.refuse_other(run, "diff", plan.digest, table=plan.table)
     refuse_other_rows(run, "diff", DIFF_SCHEMA, marks=(plan.table_id,), digest=plan.digest)
@@ -90,7 +90,7 @@ def _approved_plan(run: StageRun, approval: Approval) -> VacuumPlan:
 
 
 def _note_handled(run: StageRun, plan: VacuumPlan, head: TableHead) -> None:
-    """Notes how far the log is handled now, never an older version than before."""
+    """Record up to which version the log is handled; never goes back."""
     found = handled(plan, head.location)
     if found is None:
         return
@@ -99,7 +99,7 @@ def _note_handled(run: StageRun, plan: VacuumPlan, head: TableHead) -> None:
 
 
 def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
-    """The deletion between START and END; END says FAILED whatever ends it early."""
+    """Delete between the START and END commits; END says FAILED if anything ends it early."""
     refuse_unrecorded(run.output.rows_location, plan.paths)
     if plan.files + plan.directories == 0:
         return Deleted(0, 0, 0, 0, 0, 0)
@@ -140,7 +140,7 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
 
 
 def _tally_of(totals: Iterable[Row]) -> Tally:
-    """The outcomes that tasks tell."""
+    """The tally of the outcomes that tasks returned."""
     files, directories, size = Counter[str](), Counter[str](), 0
     for row in totals:
         (directories if row["is_directory"] else files)[row["outcome"]] += row["paths"]
@@ -190,7 +190,7 @@ def _summary(
 
 
 def _active_missing(run: StageRun, plan: VacuumPlan) -> int | None:
-    """Active files that are not there now; None where an interrupt ended the look."""
+    """The number of live files that are missing now; None if an interrupt ended the count."""
     try:
         kept = run.rows("valid_files", task_rows=LOOKS)
         counts = missing_files(kept, table=plan.table).collect()
