@@ -1,1 +1,1 @@
-"""Dagster: stages as assets, with runs, checks, jobs and schedules. ``cli.launcher`` uses it too."""
+"""Dagster: stages as assets, with runs, checks, jobs and schedules; also used by ``cli.launcher``."""

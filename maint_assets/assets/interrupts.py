@@ -140,7 +140,7 @@ class Interrupts:
         return _noted(self.run_id, told or StoppedError(self.where, "stopped before its end"))
 
     def note_held(self) -> None:
-        """Record an interrupt that came after the work was done: the run starts no further stage."""
+        """Record an interrupt that came after the work was done: no further stage starts."""
         found = "interrupted when all was done, and recorded"
         _noted(self.run_id, StoppedError(self.where, found, "nothing more was started"))
 
