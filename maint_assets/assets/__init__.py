@@ -1,1 +1,1 @@
-"""Dagster: stages as assets, with runs, checks, jobs and schedules; also used by ``cli.launcher``."""
+"""Dagster: stages as assets, with runs, checks, jobs, schedules. ``cli.launcher`` uses it, too."""

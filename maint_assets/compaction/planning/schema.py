@@ -1,4 +1,4 @@
-"""The rows of a plan of an OPTIMIZE: live files, each in a bin or with why it stays."""
+"""The rows of a plan of OPTIMIZE: live files, each in a bin or with the reason why it stays."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ COMPACTION_SCHEMA = T.StructType([
     column("added", "bigint", "order in which files came to the table"),
     column("add", "string", "the add action of the log, statistics left out", nullable=True),
 ])
-"""A file of a bin; files of one bin lie together."""
+"""One row for each live file; rows of one bin are contiguous."""
 
 
 COMPACTION_ARROW = arrow_schema(COMPACTION_SCHEMA)

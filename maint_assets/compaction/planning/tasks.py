@@ -1,4 +1,4 @@
-"""Which bins of a plan one task rewrites: small ones together, a large one alone."""
+"""Task groups: which bins of a plan one task rewrites, small ones together, a large one alone."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from maint_assets.datasets.parts import Part
 
 PACKAGE_BYTES = 64 * 1024 * 1024
-"""A task takes further bins up to so many bytes: less than that is not worth another task."""
+"""Bytes up to which a task takes further bins: a smaller task is not worth its overhead."""
 
 PACKAGES_EACH, LEAST_BYTES = 8, 16 * 1024 * 1024
-"""A small plan is divided into so many tasks for each that runs at once, none of fewer bytes.
+"""Tasks of a small plan for each slot, and the least bytes of one.
 
-Those that run at once then end about together.
+Tasks that run at once then end at about the same time.
 """
 
 PACKAGE_FILES = 5_000
-"""Files of a task, if they are of several bins."""
+"""Most files of a task with several bins."""
 
 MOST_FILES = 20_000
-"""One commit removes at most about so many files: its text is made on the driver."""
+"""Files removed by one commit, about: the driver holds the text of its actions."""
 
 _SCHEMA = T.StructType([
     column("path", "string"),
@@ -51,7 +51,7 @@ _READ = ["bin", "size", "live_bytes", "rows", "deleted", "ordered"]
 
 
 class Package(msgspec.Struct, frozen=True):
-    """Whole bins that lie together in a plan: where they lie, how much they are, the first one.
+    """Contiguous whole bins of a plan that one task rewrites: their place, sizes, and first bin.
 
     All bins are ``ordered`` or none is.
     """
@@ -66,7 +66,7 @@ class Package(msgspec.Struct, frozen=True):
 
     @property
     def is_large_and_ordered(self) -> bool:
-        """Whether it is a bin that is ordered, and more than a task's worth."""
+        """Whether it is an ordered bin that is too large for one task."""
         return self.ordered and self.bins == 1 and self.bytes > PACKAGE_BYTES
 
 
@@ -79,10 +79,10 @@ def packages(
     parallelism: int,
     table: str,
 ) -> list[Package]:
-    """The packages of a plan in its order; of several bins none has more than ``max_bytes``.
+    """The task groups of a plan in its order; those of several bins have at most ``max_bytes``.
 
-    ``plan_bytes`` is about how much there is to do. Raises StalePlanError, which names the table,
-    where a part is not as it was planned.
+    ``plan_bytes`` is the approximate size of the plan. Raises StalePlanError, naming the table,
+    if a part of the plan has changed.
     """
     most = min(package_bytes(plan_bytes, parallelism), max_bytes)
     every = {part.path: part for part in parts}
@@ -109,12 +109,12 @@ def packages(
 
 
 def package_bytes(plan_bytes: int, parallelism: int) -> int:
-    """Up to how many bytes a task of a plan of so many takes further bins."""
+    """The bytes up to which a task of a plan takes further bins."""
     return min(PACKAGE_BYTES, max(plan_bytes // (PACKAGES_EACH * parallelism), LEAST_BYTES))
 
 
 def commit_batches(found: Iterable[Package], *, max_bytes: int) -> Iterator[list[Package]]:
-    """The packages of each commit, in their order: up to so many bytes and MOST_FILES files."""
+    """The task groups of each commit, in order: up to ``max_bytes`` and MOST_FILES files."""
     batch: list[Package] = []
     for package in found:
         size = sum(each.bytes for each in batch) + package.bytes
@@ -128,7 +128,7 @@ def commit_batches(found: Iterable[Package], *, max_bytes: int) -> Iterator[list
 
 
 def _packages_of(part: PartSlice, most: int) -> Iterator[tuple[Any, ...]]:
-    """The packages of a part (_SCHEMA); its files of one bin lie together."""
+    """The task groups of a part (_SCHEMA); its rows of one bin are contiguous."""
     held: _Held | None = None
     for files in _runs_of(part):
         if held is not None and not held.takes(files, most):
@@ -143,7 +143,7 @@ def _packages_of(part: PartSlice, most: int) -> Iterator[tuple[Any, ...]]:
 
 
 class _Files(NamedTuple):
-    """Files of one bin that lie together: the place of the first, and how much they are."""
+    """Contiguous rows of one bin: position of the first, and their sizes."""
 
     first: int
     bin: str
@@ -167,7 +167,7 @@ def _runs_of(part: PartSlice) -> Iterator[_Files]:
 
 
 class _Held:
-    """A package in the making."""
+    """A task group under construction."""
 
     def __init__(self, first: _Files) -> None:
         self._first = self._last = first
@@ -175,7 +175,7 @@ class _Held:
         self._bins = 1
 
     def takes(self, files: _Files, most: int) -> bool:
-        """Whether files go into this package: those of a bin that is in it already always do."""
+        """Whether files fit into this group; those of a bin already in it always do."""
         if files.bin == self._last.bin:
             return True
         count, size = self._sums[:2]
