@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo $(ROOT)/.uv/
 RUN := $(UV) run --no-sync
 JAVA := JAVA_HOME="$$($(RUN) python -m maint_assets_tests.oracles.setup --java-home)"
 
-.PHONY: setup sync browser test check demo bench bench-compaction bench-append bench-logs bench-checkpoint stories races package clean
+.PHONY: setup sync browser fast test check demo bench bench-compaction bench-append bench-logs bench-checkpoint stories races package clean
 
 setup: sync
 	$(RUN) python -m maint_assets_tests.oracles.setup
@@ -28,6 +28,10 @@ browser:
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
 	else echo "no chromium, no root with apt-get: tests of the UI will skip"; fi
+
+# No Java, no jars, no browser; a test of it that starts a JVM fails.
+fast: sync
+	$(RUN) pytest -n 2 -m "not jvm and not slow and not long" $(ARGS)
 
 # Two processes: tests wait more than they compute. A file's tests share one Spark session; files
 # come in the order of conftest.py, the longest first.

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets_tests.oracles import setup
+from maint_assets_tests.support import jvm_guard
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,6 +26,11 @@ LONGEST = (
     "cli/test_cli.py",
 )
 """Files with few tests that take long: at the end one process would wait for the other."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests without the marker ``jvm`` start none."""
+    config.pluginmanager.register(jvm_guard)
 
 
 @pytest.hookimpl(trylast=True)

@@ -267,6 +267,7 @@ def test_run_does_the_good_table_and_says_what_is_wrong_with_the_bad(
     assert left(table) == {"live"}
 
 
+@pytest.mark.jvm
 @pytest.mark.slow
 def test_on_a_terminal_it_asks_and_no_deletes_nothing(table: TableBuilder, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()

@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 
 from maint_assets.delta.names import LogFile
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.killing import MODULE, STEPS
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import Action, TableBuilder
 from maint_assets_tests.support.chain import Chain
+from maint_assets_tests.support.killing import MODULE, STEPS
 
 DAYS = 4
 EACH_TIME = "commit put"

@@ -1,8 +1,6 @@
 """Kill -9 after each class of deletions: every kept version stays readable, a rerun converges."""
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +10,10 @@ from deltalake import DeltaTable
 from maint_assets.log_cleanup.deletion import cleaned
 from maint_assets.log_cleanup.expired_logs import ORDER
 from maint_assets.storage.location import Location
-from maint_assets_tests.log_cleanup.killing import write_plan
 from maint_assets_tests.log_cleanup.logs import daily_log, plan_of, planned, planned_rows
 from maint_assets_tests.oracles import delta_rs
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.killing import Step, exit_of_killed
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 ANCHOR, NEWEST = 10, 20
@@ -54,30 +52,30 @@ def _kept(path: Path) -> dict[int, Any]:
 
 @pytest.mark.parametrize("kind", ORDER)
 def test_every_kept_version_is_readable_when_all_is_killed_after_a_class(tmp_path: Path, kind: str):
-    path, place = tmp_path / "table", tmp_path / "plan"
+    path, ledger = tmp_path / "table", tmp_path / "ledger"
+    ledger.mkdir()
     builder = _log_of_every_kind(path)
     before = _kept(path)
     rows, found = planned_rows(path)
     kinds = rows["kind"].to_pylist()
     assert (found.anchor_version, set(kinds)) == (ANCHOR, set(ORDER))
-    write_plan(place, rows, plan_of(path, rows.num_rows, anchor=ANCHOR))
+    deletion = (
+        rows.to_batches(),
+        plan_of(path, rows.num_rows, anchor=ANCHOR),
+        Location.of(str(ledger)),
+    )
     killed_at = kinds.index(kind) + kinds.count(kind) - 1
+    step = Step("maint_assets.storage.write:delete_log_file", "before", nth=killed_at + 1)
 
-    command = [sys.executable, "-m", "maint_assets_tests.log_cleanup.killing"]
-    ended = subprocess.run([*command, str(place), str(killed_at)], check=False)
+    assert exit_of_killed(step, cleaned, *deletion) == -signal.SIGKILL
 
-    assert ended.returncode == -signal.SIGKILL
     left = [row["path"] for row in rows.to_pylist() if (path / row["path"]).exists()]
     assert len(left) == rows.num_rows - killed_at
     assert _kept(path) == before
     again, found = planned(path)
     assert {f"_delta_log/{name}" for name in again} == set(left)
     assert found.anchor_version == ANCHOR
-    cleaned(
-        rows.to_batches(),
-        plan_of(path, rows.num_rows, anchor=ANCHOR),
-        Location.of(str(place / "ledger")),
-    )
+    cleaned(*deletion)
     assert _kept(path) == before
     assert planned(path)[1].stop_reason == "nothing_to_delete"
     assert (builder.log / f"{ANCHOR:020d}.json").exists()

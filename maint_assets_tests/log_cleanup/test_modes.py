@@ -176,6 +176,7 @@ def test_random_logs_lose_the_same_by_mode_spark_and_by_delta_spark(
     assert deleted > LOGS // 4
 
 
+@pytest.mark.slow
 def test_random_logs_keep_each_version_that_protocol_keeps(tmp_path: Path) -> None:
     deleted = 0
     for seed in range(KEPT):

@@ -29,10 +29,10 @@ from maint_assets_tests.commit.checkpoint.test_writer import (
     without_commits,
     written,
 )
-from maint_assets_tests.compaction.killing import MODULE
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.delta_spark import table as quoted
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.killing import MODULE
 
 PARTITIONS = "i INT, d DATE, b BOOLEAN, c DECIMAL(9,2), s STRING"
 STATEMENTS = (

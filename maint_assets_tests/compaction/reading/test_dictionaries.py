@@ -328,6 +328,7 @@ def test_memory_is_counted_as_of_plain_text(value: str | None) -> None:
     assert plain * 0.97 <= found <= plain * 1.03
 
 
+@pytest.mark.slow
 def test_a_batch_that_would_be_large_as_plain_text_is_divided() -> None:
     batch = held(["x" * 40_000] * 9_000)  # 720 MB
 

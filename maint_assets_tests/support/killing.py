@@ -1,8 +1,9 @@
-"""A compaction that kills itself, and all that it started, at one step: as ``kill -9`` would.
+"""Commands and calls that kill themselves at one step: as ``kill -9`` would.
 
-    python -m maint_assets_tests.compaction.killing STEP arguments of maint-assets ...
+    python -m maint_assets_tests.support.killing STEP arguments of maint-assets ...
 
-Spark starts its Python by this module, too: a data file is written by an executor.
+A command ends with all that it started. Spark starts its Python by this module, too: a data file is
+written by an executor.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import multiprocessing
 import os
 import runpy
 import signal
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, BinaryIO, Literal, NoReturn
 
-MODULE = "maint_assets_tests.compaction.killing"
+MODULE = "maint_assets_tests.support.killing"
 
 _STEP, _GROUP = "MAINT_ASSETS_KILLED_AT", "MAINT_ASSETS_KILLED_GROUP"
 _STAGES = "maint_assets.assets.stages.compaction"
@@ -74,10 +76,24 @@ STEPS = {
 
 
 def kill() -> NoReturn:
-    """Ends the group of the command, and that of this Python worker, if it is one."""
-    for group in (int(os.environ[_GROUP]), 0):
+    """Ends the group of the command, and that of this Python worker; a call ends its process."""
+    for group in (int(os.environ[_GROUP]), 0) if _GROUP in os.environ else ():
         os.killpg(group, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("unreachable")
+
+
+def exit_of_killed(step: Step, call: Callable[..., object], *arguments: object) -> int | None:
+    """How a process ends that makes one call, and is killed at the step.
+
+    It is forked from a server that has imported the module of the call.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, call.__module__])
+    process = context.Process(target=_call, args=(step, call, arguments))
+    process.start()
+    process.join()
+    return process.exitcode
 
 
 def arm(step: Step) -> None:
@@ -114,6 +130,11 @@ def _half(call: Callable[..., Any]) -> Callable[..., Any]:
             kill()
 
     return wrapped
+
+
+def _call(step: Step, call: Callable[..., object], arguments: tuple[object, ...]) -> None:
+    arm(step)
+    call(*arguments)
 
 
 if __name__ == "__main__":
