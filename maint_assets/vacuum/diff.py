@@ -171,7 +171,7 @@ def said(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatc
 
 
 def nothing_is_missing(paths: pa.Array) -> pa.Array:
-    """Mask without a True, for a listing that did not look for active files (LITE, inventory)."""
+    """Mask without a True: VACUUM LITE does not look for active files."""
     return pa.repeat(pa.scalar(value=False), len(paths))
 
 
@@ -350,7 +350,7 @@ def _planned(
 
 
 def _checksums(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Rows of planned checksums: the facts have the path of its file, a plan the path of its own."""
+    """Rows of planned checksums, by their own paths: the facts name the files they belong to."""
     path = pc.replace_substring_regex(rows["path"], r"(?s)^(.*/)?([^/]+)$", r"\1.\2.crc")
     yield from _planned(_with_paths(rows, path), "checksum")
 
