@@ -85,8 +85,8 @@ def refuse_incomplete(log: ExpiredLog, *, table: str) -> None:
         raise LogTooShortError(
             table,
             "VACUUM LITE cannot delete all eligible files as some files are not referenced by the "
-            f"Delta log: it begins at version {log.earliest}, but files are deleted only up to "
-            f"version {log.handled}",
+            f"Delta log: it begins at version {log.earliest}, the last version whose removed files "
+            f"are all deleted is {log.handled} (-1: none)",
             "run a full VACUUM",
         )
     if log.commits != log.upper - start + 1:
