@@ -317,8 +317,8 @@ def test_a_plan_of_a_clock_that_ran_ahead_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("delta.deletedFileRetentionDuration", "interval 60 days", "its retention was raised"),
-        ("delta.logRetentionDuration", "interval 60 days", "its retention was raised"),
+        ("delta.deletedFileRetentionDuration", "interval 60 days", "retention was raised"),
+        ("delta.logRetentionDuration", "interval 60 days", "retention was raised"),
         ("delta.requireCheckpointProtectionBeforeVersion", "15", "were protected since"),
     ],
 )
