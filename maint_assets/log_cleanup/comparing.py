@@ -1,4 +1,4 @@
-"""Where checkpoints are opened and compared: on executors, or in this process for small logs."""
+"""Open and compare checkpoints: on executors, or in this process for small logs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 _EXPANSION = 8
-"""Approximate ratio of memory to Parquet size."""
+"""Approximate ratio of the size in memory to the size as Parquet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Executors, and a directory that they share for rows on their way."""
+    """Executors, and ``scratch``: a directory that they share, for exchanged rows."""
 
     spark: SparkSession
     parallelism: int
@@ -49,7 +49,7 @@ class _Unopened(msgspec.Struct, frozen=True):
 
 
 def is_small(log: LogDirectory) -> bool:
-    """Whether one process may compare checkpoints of a log."""
+    """Whether commits, checkpoints and sidecars of a log are small enough for one process."""
     kinds = ("commit", "sidecar", *CHECKPOINT_KINDS)
     return pc.sum(log.of(*kinds)["size"], min_count=0).as_py() <= SMALL_LOG_BYTES
 
@@ -57,16 +57,16 @@ def is_small(log: LogDirectory) -> bool:
 def opened_each(
     location: Location, checkpoints: Collection[Checkpoint], cluster: Cluster | None
 ) -> list[Opened]:
-    """What opening each complete checkpoint found, in their order; one task each."""
+    """Open complete checkpoints, one task each; the results are in the given order."""
     if cluster is None or not checkpoints:
         return [opened(location, each) for each in checkpoints]
 
-    def opens(some: list[_Unopened]) -> Iterator[pa.RecordBatch]:
-        for each in some:
+    def opens(group: list[_Unopened]) -> Iterator[pa.RecordBatch]:
+        for each in group:
             yield told(opened(location, each.checkpoint))
 
-    packages = [[_Unopened(each)] for each in checkpoints]
-    found = units(cluster.spark, packages, opens, kind=_Unopened).values(Opened)
+    task_groups = [[_Unopened(each)] for each in checkpoints]
+    found = units(cluster.spark, task_groups, opens, kind=_Unopened).values(Opened)
     by_checkpoint = {each.checkpoint: each for each in found}
     return [by_checkpoint[each] for each in checkpoints]
 
@@ -78,19 +78,19 @@ def compared(
     *,
     cluster: Cluster | None,
 ) -> Differences:
-    """The difference of each comparison between what log files hold.
+    """Read the log files in ``read`` and return the difference of each comparison.
 
-    On a cluster rows are exchanged by file, and only counts come back.
+    On a cluster, rows are exchanged by the path of the data file, and only counts come back.
     """
     if cluster is None:
         return differences(compared_rows(table, read), comparisons)
     spark, tasks = cluster.spark, cluster.parallelism
     buckets = in_waves(-(-sum(map(_weight, read)) // BUCKET_BYTES), tasks)
-    packages = packed(_shared(read, tasks), tasks, weight=_weight) if buckets else [[*read]]
-    met = units(spark, packages, partial(compared_rows, table), kind=Reading)
+    task_groups = packed(_shared(read, tasks), tasks, weight=_weight) if buckets else [[*read]]
+    rows = units(spark, task_groups, partial(compared_rows, table), kind=Reading)
     if buckets:
-        met = exchanged(spark, [met], by=["place"], buckets=buckets, scratch=cluster.scratch)
-    counted = met.then(partial(_counted, comparisons)).values(Differences)
+        rows = exchanged(spark, [rows], by=["place"], buckets=buckets, scratch=cluster.scratch)
+    counted = rows.then(partial(_counted, comparisons)).values(Differences)
     return Differences.total(counted, len(comparisons))
 
 
@@ -101,7 +101,7 @@ def _counted(
 
 
 def _shared(read: Iterable[Reading], parallelism: int) -> list[Reading]:
-    """Files divided among tasks as they are worth; the first share has what is not of files."""
+    """Large files divided into shares; only the first share yields the actions not of files."""
     return [
         msgspec.structs.replace(each, unit=unit, others=each.others and not unit.share)
         for each in read
@@ -110,6 +110,6 @@ def _shared(read: Iterable[Reading], parallelism: int) -> list[Reading]:
 
 
 def _weight(each: Reading) -> int:
-    """About the bytes that a share of a file takes in memory."""
+    """Approximate bytes of a share of a log file in memory."""
     held = each.unit.size // each.unit.shares
     return held * _EXPANSION if each.unit.path.endswith(".parquet") else held

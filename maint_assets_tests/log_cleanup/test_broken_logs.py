@@ -208,7 +208,7 @@ def test_a_checkpoint_by_another_name_than_readers_look_for_is_no_anchor(tmp_pat
     found = planned(tmp_path)[1]
 
     assert found.anchor_version == 5
-    assert "other readers pass over" in found.rejected[0]
+    assert "other readers ignore" in found.rejected[0]
 
 
 def test_no_sidecar_goes_when_a_checkpoint_is_a_link(tmp_path: Path):
@@ -317,8 +317,8 @@ def test_a_plan_of_a_clock_that_ran_ahead_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("delta.deletedFileRetentionDuration", "interval 60 days", "its retention was raised"),
-        ("delta.logRetentionDuration", "interval 60 days", "its retention was raised"),
+        ("delta.deletedFileRetentionDuration", "interval 60 days", "retention was raised"),
+        ("delta.logRetentionDuration", "interval 60 days", "retention was raised"),
         ("delta.requireCheckpointProtectionBeforeVersion", "15", "were protected since"),
     ],
 )

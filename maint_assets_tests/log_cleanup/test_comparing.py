@@ -117,7 +117,7 @@ def test_a_commit_that_cannot_be_read_moves_the_start_on_executors(
     assert found == verdicts(tmp_path, None)
     assert "has an invalid line" in (found[5].note or "")
     assert "compared from checkpoint 5 on" in (found[8].note or "")
-    assert "is not what checkpoint 5 and the commits" in (found[10].fault or "")
+    assert "differs from checkpoint 5 and the commits" in (found[10].fault or "")
 
 
 @pytest.mark.parametrize("edit", [of_c({"path": "b"}), also_removed], ids=["twice", "removed too"])
@@ -160,7 +160,7 @@ def test_a_proven_anchor_that_changes_before_the_deletion_is_refused(
     top(builder, 10).write_bytes(b"other")
     before = sorted(builder.log.iterdir())
 
-    with pytest.raises(StalePlanError, match="is gone or changed"):
+    with pytest.raises(StalePlanError, match="is gone or was changed"):
         cleaned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")), anchor=anchor)
 
     assert sorted(builder.log.iterdir()) == before

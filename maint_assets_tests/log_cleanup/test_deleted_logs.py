@@ -230,9 +230,9 @@ def _upgrade(builder: TableBuilder) -> None:
         (_lose, StalePlanError, "cannot begin with checkpoint 10: it is gone"),
         (_damage, StalePlanError, "cannot begin with checkpoint 10: checkpoint"),
         (_lose_a_commit, MaintError, "commit 00000000000000000015.json is missing"),
-        (_replace, StalePlanError, "the table id is another now"),
-        (_raise_retention, StalePlanError, "its retention was raised"),
-        (_disable, StalePlanError, "its log cleanup was disabled"),
+        (_replace, StalePlanError, "the table id is"),
+        (_raise_retention, StalePlanError, "the table's retention was raised"),
+        (_disable, StalePlanError, "log cleanup of the table was disabled"),
         (_upgrade, UnsupportedFeatureError, "fromTheFuture"),
     ],
 )

@@ -183,7 +183,7 @@ def test_a_nested_sidecar_that_is_lost_between_two_batches_stops_the_deletion(
         meanwhile(builder)
         yield from batches[1:]
 
-    with pytest.raises(StalePlanError, match="is gone or changed"):
+    with pytest.raises(StalePlanError, match="is gone or was changed"):
         cleaned(loses(), plan, Location.of(str(tmp_path / "ledger")))
 
     assert found.anchor_version == 10
