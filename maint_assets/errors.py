@@ -170,7 +170,7 @@ class ConfigError(MaintError):
 
 
 def of_text(text: str) -> MaintError | None:
-    """The error that an executor put into the text of a Spark error (``marked``), or None."""
+    """The error in the text of a Spark error (see ``with_marked_errors``), or None."""
     match = _MARKED.search(text)
     if match is None:
         return None

@@ -48,7 +48,7 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
     """
     ledger = run.output.rows_location
     if run.session is not None:  # before the look, or a signal between the two gives no sign
-        run.session.interrupts.tell_tasks = partial(intents.give_sign, ledger)
+        run.session.interrupts.tell_tasks = partial(intents.request_stop, ledger)
     run.refuse_stopping()
     mark = _marked(run)
     try:
@@ -56,7 +56,7 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
         run.refuse_stopping()
     except BaseException as error:
         with contextlib.suppress(OSError):
-            intents.give_sign(ledger)
+            intents.request_stop(ledger)
         left = _settled(run, wait_s=WAIT_SECONDS)
         with contextlib.suppress(MaintError, OSError):
             written = Dataset(tally(ledger).paths, digest, {})
@@ -107,7 +107,7 @@ def _settled(run: StageRun, *, wait_s: float) -> int:
             if time.monotonic() > until:
                 break
             time.sleep(0.05)
-    intents.tidy(ledger)
+    intents.remove_leftovers(ledger)
     return left
 
 

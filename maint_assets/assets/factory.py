@@ -13,7 +13,7 @@ from maint_assets.assets.acting import settle_former
 from maint_assets.assets.approval import Approval
 from maint_assets.assets.chain import CHAINS, STAGES, Stage
 from maint_assets.assets.interrupts import RunStoppedError, ending_its_run, is_interrupt
-from maint_assets.assets.progress import told
+from maint_assets.assets.progress import reporting_progress
 from maint_assets.assets.spark_resource import stage as spark_stage
 from maint_assets.assets.spark_resource import typed_errors
 from maint_assets.assets.stage_run import StageRun
@@ -178,7 +178,7 @@ def _materialized(
             spark_stage(lambda: store.spark, context.run.run_id, description) as spark,
         ):
             run = replace(run, session=spark)
-            with told(description, partial(stage.progress, run), log=logger.info):
+            with reporting_progress(description, partial(stage.progress, run), log=logger.info):
                 made = _materialize_result(stage, run, compute(run))
             run.hold()
             spark.close()

@@ -55,7 +55,7 @@ class RunStoppedError(dg.DagsterExecutionInterruptedError, dg.DagsterError):
     """
 
 
-def stopped(run_id: str) -> MaintError | None:
+def stop_error(run_id: str) -> MaintError | None:
     """The error of a run that was interrupted in one of its stages; None for other runs."""
     return _stopped.get(run_id)
 

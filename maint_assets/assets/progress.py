@@ -36,7 +36,7 @@ class Share:
 
 
 @contextlib.contextmanager
-def told(
+def reporting_progress(
     what: str, measured: Callable[[], Share | None], *, log: Callable[[str], None]
 ) -> Iterator[None]:
     """Context in which progress is shown about every second and logged about every 15 seconds."""

@@ -12,7 +12,7 @@ import msgspec
 
 from maint_assets.assets.spark_resource import parallelism
 from maint_assets.assets.stage_store import StageResult
-from maint_assets.datasets.intents import give_sign
+from maint_assets.datasets.intents import request_stop
 from maint_assets.datasets.rows import part_rows
 from maint_assets.errors import StalePlanError, one_line
 from maint_assets.storage.location import Location
@@ -97,13 +97,13 @@ class StageRun:
         return self.store.dataset(self.table.name, self.stage, self.run_ids[0])
 
     @contextlib.contextmanager
-    def told_to_stop(self, directory: str) -> Iterator[None]:
+    def stop_signal_in(self, directory: str) -> Iterator[None]:
         """Context in which an interrupt puts the stop signal for tasks into a directory."""
         if self.session is None:
             yield
             return
         place = Location.of(directory)
-        self.session.interrupts.tell_tasks = partial(give_sign, place)
+        self.session.interrupts.tell_tasks = partial(request_stop, place)
         yield
         self.session.interrupts.tell_tasks = None
 

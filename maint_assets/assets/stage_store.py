@@ -26,9 +26,9 @@ from maint_assets.datasets.parts import (
     Part,
     Target,
     Written,
-    both_sums,
+    add_sums,
+    as_storage_error,
     columns_of,
-    unwritten,
 )
 from maint_assets.datasets.rows import Rows
 from maint_assets.errors import StageMissingError, one_line
@@ -91,7 +91,7 @@ class StageDataset:
         for part in self._read_manifest().parts:
             if part.sums is None:
                 return None
-            rows, sums = rows + part.rows, both_sums(sums, part.sums)
+            rows, sums = rows + part.rows, add_sums(sums, part.sums)
         return _digest(schema.names, rows, sums)
 
     def has_columns(self, schema: T.StructType) -> bool:
@@ -124,7 +124,7 @@ class StageDataset:
         Rows that ``keep`` leaves out are only measured.
         """
         target = Target(self.rows_location.path, arrow_schema(schema), measures, keep)
-        total = target.nothing()
+        total = target.empty()
         for some in rows:
             total = total.plus(some.write(target), measures)
         return self.written_rows(total, schema)
@@ -253,7 +253,7 @@ def _is_older(directory: Path, time_s: float) -> bool:
 
 
 def _write(path: Path, value: Any) -> None:
-    with unwritten(path.parent):
+    with as_storage_error(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{uuid.uuid4()}.tmp")
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(value)))

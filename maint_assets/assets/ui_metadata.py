@@ -9,7 +9,7 @@ import dagster as dg
 import msgspec
 
 from maint_assets.assets.numbers import human_time
-from maint_assets.delta.timestamps import shown_length
+from maint_assets.delta.timestamps import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +61,7 @@ def metadata(
 def _moment(name: str, value: int) -> str:
     """A duration or time as text: as numbers in ms they would clutter the plots."""
     if name.endswith("retention_ms"):
-        return shown_length(value)
+        return duration_text(value)
     return human_time(value)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from maint_assets.assets.numbers import human_bytes, human_count
-from maint_assets.assets.progress import tasks_of, told
+from maint_assets.assets.progress import reporting_progress, tasks_of
 from maint_assets.assets.spark_resource import stage, typed_errors
 from maint_assets.assets.stage_run import StageRun
 from maint_assets.commit.checkpoint.writer import WrittenCheckpoint, write_checkpoint
@@ -67,7 +67,7 @@ def checkpoint(launcher: Launcher, table: TableSettings) -> CheckpointReport:
         run.output.scratch() as scratch,
     ):
         run = replace(run, session=spark)
-        with told(STAGE, partial(tasks_of, run), log=lambda _: None):
+        with reporting_progress(STAGE, partial(tasks_of, run), log=lambda _: None):
             written = write_checkpoint(
                 run.spark, head, parallelism=run.parallelism, scratch=scratch, now_ms=run.now_ms()
             )

@@ -227,7 +227,7 @@ def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **optio
     """Maintain the tables of a config; only plan without --execute."""
     from maint_assets.assets.chain import CHAINS, Branch
     from maint_assets.assets.workspace import refuse_workspace
-    from maint_assets.cli.tables import run_tables, show_fleet
+    from maint_assets.cli.tables import run_tables, show_tables
 
     settings = config.load(config_file)
     refuse_workspace(settings.workspace, settings.tables, source=config_file)
@@ -243,7 +243,7 @@ def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **optio
     if options["as_json"]:
         _print_json({"tables": {n: r.json(paths=options["paths"]) for n, r in reports.items()}})
     else:
-        show_fleet(out, reports, paths=options["paths"])
+        show_tables(out, reports, paths=options["paths"])
     codes = [r.error.exit_code for r in reports.values() if r.error is not None]
     if codes:
         sys.exit(1 if 1 in codes else codes[0])

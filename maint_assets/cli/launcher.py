@@ -12,7 +12,7 @@ import dagster as dg
 from maint_assets.assets.acting import settle_former
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
 from maint_assets.assets.hearing import hearing
-from maint_assets.assets.interrupts import is_interrupt, stopped
+from maint_assets.assets.interrupts import is_interrupt, stop_error
 from maint_assets.assets.jobs import planned_keys, stage_store
 from maint_assets.assets.stage_store import StageDataset, StageStore
 from maint_assets.errors import MaintError, StoppedError, of_text
@@ -132,7 +132,7 @@ def launcher(settings: Maintenance) -> Iterator[Launcher]:
 
 def _interrupt(result: dg.ExecuteInProcessResult, *, is_heard: bool) -> StoppedError | None:
     """The interrupt that reached a run, to be raised so that nothing more is launched."""
-    if (found := stopped(result.run_id)) is not None:
+    if (found := stop_error(result.run_id)) is not None:
         error = StoppedError(*found.args)
         error.__cause__ = found
         return error

@@ -106,7 +106,7 @@ def _run_branch(  # noqa: PLR0917
             raise found.error
 
 
-def show_fleet(console: Console, reports: Mapping[str, TableReport], *, paths: bool) -> None:
+def show_tables(console: Console, reports: Mapping[str, TableReport], *, paths: bool) -> None:
     """Print one line for each table and branch, and the planned paths if asked."""
     shown = Table("table", "branch", "planned", "bytes", "done", "left", header_style="dim")
     for name, report in reports.items():

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from maint_assets.storage.write import forget_sum
+from maint_assets.storage.write import remove_hadoop_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -34,17 +34,17 @@ def put_file_if_absent(
         _synced(copy)
         check(copy)
         if not target.exists():
-            forget_sum(target)
+            remove_hadoop_checksum(target)
         return _link(copy, target)
 
 
-def replace(location: Location, path: str, body: bytes) -> None:
+def replace_file(location: Location, path: str, body: bytes) -> None:
     """Write a small file atomically, in place of any file of that name."""
     target = location.file(path)
     with _temporary_file(target) as copy:
         copy.write_bytes(body)
         _synced(copy)
-        forget_sum(target)
+        remove_hadoop_checksum(target)
         copy.replace(target)
 
 

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from maint_assets.commit.rewrite.committing import commit_rewrites
 from maint_assets.commit.rewrite.values import Committed, RewriteRequest, RewrittenBin
-from maint_assets.compaction.engines.arrow import REWRITTEN_ARROW, remove_outputs, rewritten
-from maint_assets.compaction.engines.ordered import ordered, ordered_by_jobs
-from maint_assets.compaction.engines.spark import rewritten_by_spark, spark_bins
-from maint_assets.compaction.planning.tasks import Package
+from maint_assets.compaction.engines.arrow import REWRITTEN_ARROW, remove_outputs, rewrite_bins
+from maint_assets.compaction.engines.ordered import rewrite_ordered, rewrite_ordered_by_jobs
+from maint_assets.compaction.engines.spark import rewrite_by_spark, spark_bins
+from maint_assets.compaction.planning.tasks import RewriteTask
 from maint_assets.datasets.columns import batch_of
 from maint_assets.datasets.intents import StopSign
 from maint_assets.datasets.parts import Target, slice_batches
@@ -44,7 +44,7 @@ _NAMESPACE = uuid.UUID("6f2b1c0e-3a57-4c3f-9d65-0d1f5a2f9a11")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ExecutionParameters:
     """The parameters of an execution: plan, table head, how files are written, and the clock."""
 
     plan: CompactionPlan
@@ -78,10 +78,10 @@ class Terms:
         )
 
 
-def rewritten_batch(
-    spark: SparkSession, batch: Sequence[Package], terms: Terms, *, scratch: str
+def rewrite_batch(
+    spark: SparkSession, batch: Sequence[RewriteTask], terms: ExecutionParameters, *, scratch: str
 ) -> pa.RecordBatch:
-    """Rewrite a batch of task groups and commit it; its files as rows of REWRITTEN_SCHEMA.
+    """Rewrite a batch of rewrite tasks and commit it; its files as rows of REWRITTEN_SCHEMA.
 
     Raises what reading, writing and ``commit_rewrites`` raise; unless that is UnknownOutcomeError,
     nothing of the batch is committed then. New files that certainly no commit names are removed as
@@ -92,14 +92,14 @@ def rewritten_batch(
 
     how = terms.how
 
-    def rewrite(some: list[Package]) -> Iterator[pa.RecordBatch]:
+    def rewrite(some: list[RewriteTask]) -> Iterator[pa.RecordBatch]:
         sign, made = StopSign(Location(scratch, scratch)), list[pa.RecordBatch]()
         try:
             for group in some:
                 _refuse_stopped(sign, how.table)
                 files = slice_batches(group.part)
-                found = ordered(files, how, scratch=scratch)
-                for rows in found if group.ordered else rewritten(files, how):
+                found = rewrite_ordered(files, how, scratch=scratch)
+                for rows in found if group.ordered else rewrite_bins(files, how):
                     made.append(rows)
                     yield rows
         except BaseException:  # the outputs of a failed task attempt are never committed
@@ -118,8 +118,8 @@ def rewritten_batch(
 
 def _rewritten_rows(
     spark: SparkSession,
-    batch: Sequence[Package],
-    rewrite: Callable[[list[Package]], Iterator[pa.RecordBatch]],
+    batch: Sequence[RewriteTask],
+    rewrite: Callable[[list[RewriteTask]], Iterator[pa.RecordBatch]],
     *,
     how: Rewriting,
     target: Target,
@@ -129,15 +129,15 @@ def _rewritten_rows(
     large = [group for group in batch if group.is_large_and_ordered]
     others = [group for group in batch if not group.is_large_and_ordered]
     tasks = [[group] for group in sorted(others, key=lambda each: -each.bytes)]
-    parts = units(spark, tasks, rewrite, kind=Package).write(target).parts if tasks else []
+    parts = units(spark, tasks, rewrite, kind=RewriteTask).write(target).parts if tasks else []
     rows = [row for part in slices(parts) for row in _rows(part)]
     if large:
-        made = ordered_by_jobs(spark, large, how, scratch=scratch)
+        made = rewrite_ordered_by_jobs(spark, large, how, scratch=scratch)
         rows += [row for each in made for row in each.to_pylist()]
     left = [row for row in rows if row["state"] == "left"]
     if left:
         rows = [row for row in rows if row["state"] != "left"]
-        rows += rewritten_by_spark(spark, spark_bins(left), how, scratch=scratch)
+        rows += rewrite_by_spark(spark, spark_bins(left), how, scratch=scratch)
     return rows
 
 
@@ -152,7 +152,7 @@ def _left_rows(scratch: str) -> Iterator[dict[str, Any]]:
 
 
 def _refuse_stopped(sign: StopSign, table: str) -> None:
-    if sign.is_given(at_once=True):
+    if sign.is_set(at_once=True):
         raise StoppedError(table, "stopped; the batch in progress was not committed")
 
 
@@ -172,7 +172,9 @@ def _bins(rows: Iterable[dict[str, Any]]) -> list[RewrittenBin]:
     return [RewrittenBin(name, tuple(inputs[name]), tuple(outputs[name])) for name in inputs]
 
 
-def _committed(bins: Sequence[RewrittenBin], terms: Terms, *, started_ms: int) -> Committed:
+def _committed(
+    bins: Sequence[RewrittenBin], terms: ExecutionParameters, *, started_ms: int
+) -> Committed:
     """Commit the bins; remove the new files of bins that certainly were not committed."""
     if not bins:
         return Committed(None, (), (), {})

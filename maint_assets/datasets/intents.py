@@ -63,7 +63,7 @@ class Intent:
         return now_s - began_s < lease_s
 
 
-def note(ledger: Location, batch: str, rows: pa.Table) -> None:
+def write_intent(ledger: Location, batch: str, rows: pa.Table) -> None:
     """Write the planned rows of a batch, and the owning process, before any of them is deleted."""
     target = _intent(ledger, batch)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -75,19 +75,19 @@ def note(ledger: Location, batch: str, rows: pa.Table) -> None:
     partial.rename(target)  # an intent under its own name is complete
 
 
-def forget(ledger: Location, batch: str) -> None:
+def remove_intent(ledger: Location, batch: str) -> None:
     """Remove the intent of a batch whose outcomes are recorded."""
     target = _intent(ledger, batch)
     target.unlink(missing_ok=True)
 
 
-def noted(ledger: Location) -> Iterator[Intent]:
+def open_intents(ledger: Location) -> Iterator[Intent]:
     """All intents that still exist, by batch id."""
     for path in sorted(pathlib.Path(ledger.path, _INTENTS).glob("*.arrow")):
         yield Intent(path.stem, path)
 
 
-def tidy(ledger: Location) -> None:
+def remove_leftovers(ledger: Location) -> None:
     """Remove incomplete intents, and their directory if it is empty.
 
     The stop sign stays, for tasks that start late.
@@ -98,7 +98,7 @@ def tidy(ledger: Location) -> None:
         ledger.file(_INTENTS).rmdir()
 
 
-def give_sign(ledger: Location) -> None:
+def request_stop(ledger: Location) -> None:
     """Tell all tasks that write to this ledger to stop."""
     sign = ledger.file(_SIGN)
     sign.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ class StopSign:
         self._path, self._parent = str(ledger.file(_SIGN)), os.getppid()
         self._given, self._looked = False, 0.0
 
-    def is_given(self, *, at_once: bool = False) -> bool:
+    def is_set(self, *, at_once: bool = False) -> bool:
         """Whether to stop. The result is cached for LOOK_SECONDS, unless ``at_once``."""
         now = time.monotonic()
         if not self._given and (at_once or now - self._looked >= LOOK_SECONDS):

@@ -71,7 +71,7 @@ def recording(
     """
     batch, outcomes = str(uuid.uuid4()), list[write.Deletion]()
     try:
-        intents.note(ledger, batch, rows)
+        intents.write_intent(ledger, batch, rows)
     except OSError as error:
         found = f"the ledger {ledger.uri} cannot be written ({one_line(error)})"
         raise StorageError(table, found, "make room, and run the deletion again") from error
@@ -80,7 +80,7 @@ def recording(
     except BaseException:
         # The outcome of the path in progress is unknown: it and the rest stay an intent.
         with contextlib.suppress(OSError, StorageError):
-            intents.note(ledger, str(uuid.uuid4()), rows.slice(len(outcomes)))
+            intents.write_intent(ledger, str(uuid.uuid4()), rows.slice(len(outcomes)))
             _close(ledger, batch, acted=(rows, outcomes), schema=schema, table=table)
         raise
     _close(ledger, batch, acted=(rows, outcomes), schema=schema, table=table)
@@ -105,7 +105,7 @@ def _close(
             table=table,
             batch=batch,
         )
-    intents.forget(ledger, batch)
+    intents.remove_intent(ledger, batch)
 
 
 def settle(
@@ -120,7 +120,7 @@ def settle(
     The outcome of such a path is what the storage shows: gone (deleted) or there (skipped).
     """
     left = 0
-    for intent in intents.noted(ledger):
+    for intent in intents.open_intents(ledger):
         if not is_over(intent):
             left += 1
             continue
@@ -128,7 +128,7 @@ def settle(
             there = (read.exists(table, path) for path in rows["path"].to_pylist())
             outcomes = [_LEFT if found else _FOUND_GONE for found in there]
             record(ledger, rows, outcomes, schema=schema, table=table.uri, batch=intent.batch)
-        intents.forget(ledger, intent.batch)
+        intents.remove_intent(ledger, intent.batch)
     return left
 
 

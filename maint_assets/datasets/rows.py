@@ -51,17 +51,17 @@ class Rows:
 
     def as_frame(self, schema: T.StructType) -> DataFrame:
         """The rows as a DataFrame, evaluated lazily by ``mapInArrow``."""
-        return self.frame.mapInArrow(marked(self.function), schema)
+        return self.frame.mapInArrow(with_marked_errors(self.function), schema)
 
     def write(self, target: Target) -> Written:
         """Write the rows; return the combined result of all tasks."""
-        total = target.nothing()
+        total = target.empty()
         for written in self.then(_writes(target)).values(Written):
             total = total.plus(written, target.measures)
         return total
 
     def values(self, kind: type[Value]) -> list[Value]:
-        """Collect the values that tasks return (see ``told``): at most a few per unit of work."""
+        """Collect what tasks return (see ``encode_result``): at most a few values per unit."""
         texts = self.as_frame(_VALUES).collect()
         return [msgspec.json.decode(row["value"], type=kind) for row in texts]
 
@@ -99,16 +99,18 @@ def part_rows(
             yield from slice_batches(part)
 
     cut = slices(parts, rows=task_rows)
-    groups = packed(cut, parallelism, weight=lambda part: part.rows) or [[]]
+    groups = task_groups(cut, parallelism, weight=lambda part: part.rows) or [[]]
     return units(spark, groups, read, kind=PartSlice)
 
 
-def told(value: object) -> pa.RecordBatch:
+def encode_result(value: object) -> pa.RecordBatch:
     """Encode a value that a task returns to the driver (``Rows.values``) as a batch of one row."""
     return batch_of([(msgspec.json.encode(value).decode(),)], _VALUES_ARROW)
 
 
-def packed(found: Iterable[Unit], tasks: int, *, weight: Callable[[Unit], int]) -> list[list[Unit]]:
+def task_groups(
+    found: Iterable[Unit], tasks: int, *, weight: Callable[[Unit], int]
+) -> list[list[Unit]]:
     """Divide units into at most ``tasks`` non-empty task groups of similar total weight."""
     groups: list[list[Unit]] = [[] for _ in range(max(tasks, 1))]
     loads = [0] * len(groups)
@@ -141,7 +143,7 @@ def chained(*functions: ArrowFunction) -> ArrowFunction:
     return chain
 
 
-def marked(function: ArrowFunction) -> ArrowFunction:
+def with_marked_errors(function: ArrowFunction) -> ArrowFunction:
     """Wrap a function so that the driver can restore our typed errors (``errors.of_text``).
 
     Spark reports an executor's exception only as text.
@@ -160,6 +162,6 @@ def _writes(target: Target) -> ArrowFunction:
     """Return the function that writes rows and yields the ``Written`` of its task as one row."""
 
     def write(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield told(target.written(rows))
+        yield encode_result(target.written(rows))
 
     return write

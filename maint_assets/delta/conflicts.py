@@ -97,7 +97,7 @@ DOMAINS = ((ROW_TRACKING_DOMAIN, Domain.ROW_IDS), ("delta.", Domain.CLOSES), (""
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class RewriteBasis:
     """The basis of a rewrite: the table when it was planned, and input and output file names."""
 
     root: TableRoot
@@ -108,7 +108,7 @@ class Planned:
 
 
 @dataclass(slots=True)
-class Meaning:
+class CommitEffect:
     """The effect of one commit on a rewrite.
 
     ``lost``: inputs that are gone, with the reason. ``renewed``: inputs added again unchanged but
@@ -124,9 +124,9 @@ class Meaning:
     info: CommitInfo | None = None
 
 
-def meaning(actions: Iterable[Action], planned: Planned) -> Meaning:
+def commit_effect(actions: Iterable[Action], planned: RewriteBasis) -> CommitEffect:
     """Evaluate the actions of one commit, in one pass."""
-    found = Meaning()
+    found = CommitEffect()
     for action in actions:
         if action.add is not None:
             _take_add(action.add, planned, found)
@@ -164,7 +164,7 @@ _PROPERTIES = {row.name.lower(): row for row in HARMLESS_PROPERTIES}
 _FIELD_METADATA = frozenset(row.name for row in HARMLESS_FIELD_METADATA)
 
 
-def _take_add(add: Add, planned: Planned, found: Meaning) -> None:
+def _take_add(add: Add, planned: RewriteBasis, found: CommitEffect) -> None:
     """An input added again remains valid if its path and deletion vector are unchanged."""
     name = file_name(add.path, planned.root)
     planned_on = planned.inputs.get(name)
@@ -176,7 +176,7 @@ def _take_add(add: Add, planned: Planned, found: Meaning) -> None:
         found.lost[name] = "was added with another deletion vector or spelling"
 
 
-def _take_other(action: Action, planned: Planned, found: Meaning) -> None:
+def _take_other(action: Action, planned: RewriteBasis, found: CommitEffect) -> None:
     """All actions but add and remove. ``txn`` and ``cdc`` never conflict: they add no file."""
     if action.commitInfo is not None:
         found.info = action.commitInfo
@@ -188,7 +188,7 @@ def _take_other(action: Action, planned: Planned, found: Meaning) -> None:
         _take_domain(action.domainMetadata, found)
 
 
-def _take_domain(domain: DomainMetadata, found: Meaning) -> None:
+def _take_domain(domain: DomainMetadata, found: CommitEffect) -> None:
     meant = next(effect for start, effect in DOMAINS if domain.domain.startswith(start))
     mark = row_id_mark(domain) if meant is Domain.ROW_IDS and not domain.removed else None
     if meant is not Domain.FREE and mark is None:

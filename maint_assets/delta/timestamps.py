@@ -33,7 +33,7 @@ def monotonic(times: Sequence[tuple[int, int]]) -> dict[int, int]:
     return adjusted
 
 
-def shown_length(length_ms: int) -> str:
+def duration_text(length_ms: int) -> str:
     """A duration as text: ``7 days``, ``1 day 12 hours``; at most two units."""
     parts: list[str] = []
     rest = length_ms

@@ -27,7 +27,7 @@ from maint_assets.delta.actions import (
 from maint_assets.delta.names import LogFileKind
 from maint_assets.errors import CorruptLogError, LogGapError, one_line
 from maint_assets.log_cleanup.loadable import lacking, lacking_in_json, refuse_unloadable
-from maint_assets.snapshot.control_actions import RESTORE, converted, log_lines, other_rows
+from maint_assets.snapshot.control_actions import RESTORE, log_lines, non_file_rows, to_action
 from maint_assets.snapshot.head import SidecarFile, sidecar_file, version_checksum
 from maint_assets.snapshot.log import Checkpoint
 from maint_assets.snapshot.schemas import LogUnit
@@ -59,7 +59,7 @@ class Opened(msgspec.Struct, frozen=True):
     fault: str | None = None
 
 
-def opened(location: Location, checkpoint: Checkpoint) -> Opened:
+def open_checkpoint(location: Location, checkpoint: Checkpoint) -> Opened:
     """Read a complete checkpoint and check everything but its content against the commits.
 
     It must have one protocol and one metadata, sidecars of the recorded sizes, the required fields
@@ -114,7 +114,7 @@ def _other_actions(location: Location, checkpoint: Checkpoint) -> _OtherActions:
     rows = (
         (entry, name, row[name])
         for entry in checkpoint.entries
-        for row in other_rows(location, entry, (*_KINDS, "sidecar"))
+        for row in non_file_rows(location, entry, (*_KINDS, "sidecar"))
         for name in (*_KINDS, "sidecar")
         if row.get(name)
     )
@@ -122,7 +122,7 @@ def _other_actions(location: Location, checkpoint: Checkpoint) -> _OtherActions:
         if name == "sidecar":
             actions.sidecars.append(sidecar_file(row, location, entry))
             continue
-        value = converted(row, _KINDS[name], table=location.uri, file=entry.file.name)
+        value = to_action(row, _KINDS[name], table=location.uri, file=entry.file.name)
         actions.found[name] += 1
         if isinstance(value, CheckpointMetadata):
             actions.found["other version"] += value.version != checkpoint.version

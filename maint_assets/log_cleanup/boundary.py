@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from maint_assets.log_cleanup.commit_times import CommitTimes
-from maint_assets.log_cleanup.new_anchor import refused_anchor
+from maint_assets.log_cleanup.new_anchor import anchor_refusal
 from maint_assets.log_cleanup.protection import is_protected
 from maint_assets.log_cleanup.soundness import soundness_of_each
 from maint_assets.snapshot.log import LOG
@@ -67,7 +67,7 @@ def boundary(
     bound = _bound(cutoff, terms)
     anchor, rejected, notes = _sound(log, bound, proven)
     creates = anchor is None and terms.creates_anchor
-    if creates and (why := refused_anchor(log, bound)) is not None:
+    if creates and (why := anchor_refusal(log, bound)) is not None:
         creates, notes = False, [f"no checkpoint of version {bound} can be written: {why}"]
     first = bound if creates else anchor
     if first is None:

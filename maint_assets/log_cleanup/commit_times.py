@@ -43,7 +43,7 @@ class CommitTimes:
         self.asked: dict[int, int] = {}
 
     @property
-    def is_told(self) -> bool:
+    def has_in_commit(self) -> bool:
         """Whether the table has in-commit timestamps."""
         return self._in_commit is not None
 

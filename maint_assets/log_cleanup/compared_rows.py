@@ -19,7 +19,7 @@ from maint_assets.datasets.parts import text_hashes
 from maint_assets.delta.actions import DomainMetadata, Metadata, Protocol, Txn, parse_action
 from maint_assets.delta.names import LogFile
 from maint_assets.errors import CorruptLogError, LogGapError
-from maint_assets.log_cleanup.content import lets_expire, other_action
+from maint_assets.log_cleanup.content import other_action, txn_can_expire
 from maint_assets.log_cleanup.hashes import (
     Hashes,
     Table,
@@ -29,13 +29,13 @@ from maint_assets.log_cleanup.hashes import (
     value_hash,
 )
 from maint_assets.snapshot.commits import commit_lines
-from maint_assets.snapshot.control_actions import converted, other_rows
+from maint_assets.snapshot.control_actions import non_file_rows, to_action
 from maint_assets.snapshot.file_actions import actions_of
 from maint_assets.snapshot.log import LogEntry
 from maint_assets.snapshot.log_units import log_errors
 from maint_assets.snapshot.schemas import LogUnit
 from maint_assets.snapshot.whole.actions import canonical_keys, full_actions_of
-from maint_assets.snapshot.whole.parsed_stats import PARSED, lacks_texts
+from maint_assets.snapshot.whole.parsed_stats import PARSED, lacks_json_stats
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -219,10 +219,10 @@ def _others_of_checkpoint(location: Location, each: Reading) -> Iterator[pa.Reco
     file = LogFile.parse(name)
     assert file is not None, "a checkpoint has the name of one"
     entry, found = LogEntry(file, each.unit.size, 0), list[tuple[Any, ...]]()
-    for row in other_rows(location, entry, tuple(_OTHERS)):
+    for row in non_file_rows(location, entry, tuple(_OTHERS)):
         for kind, wanted in _OTHERS.items():
             if row.get(kind):
-                value = converted(row[kind], wanted, table=location.uri, file=name)
+                value = to_action(row[kind], wanted, table=location.uri, file=name)
                 found += _other_rows(value, each.unit.version, each.of)
         if len(found) >= _BATCH_ROWS:
             yield batch_of(found, COMPARED_ARROW)
@@ -237,7 +237,7 @@ def _other_rows(value: Any, version: int, of: int) -> Iterator[tuple[Any, ...]]:
     key = _signed(int(text_hashes(pa.array([text]))[0]))
     hashed = 0 if content is None else _signed(value_hash(content))
     yield (key, key, hashed, 0, 0, version * 2 + 1, of, OTHER, text)
-    if kind == "metaData" and lets_expire(content):
+    if kind == "metaData" and txn_can_expire(content):
         yield (0, 0, 1, 0, 0, version * 2 + 1, of, EXPIRES, None)
 
 
@@ -257,4 +257,4 @@ def _has_texts(location: Location, unit: LogUnit) -> bool:
         if "add" not in schema.names or not pa.types.is_struct(schema.field("add").type):
             return True
         names = {field.name for field in schema.field("add").type}
-        return PARSED not in names or not lacks_texts(file)
+        return PARSED not in names or not lacks_json_stats(file)

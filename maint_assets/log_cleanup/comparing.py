@@ -10,13 +10,13 @@ import msgspec
 import pyarrow.compute as pc
 
 from maint_assets.datasets.exchange import exchanged, in_waves
-from maint_assets.datasets.rows import packed, told, units
-from maint_assets.log_cleanup.anchor import Opened, opened
+from maint_assets.datasets.rows import encode_result, task_groups, units
+from maint_assets.log_cleanup.anchor import Opened, open_checkpoint
 from maint_assets.log_cleanup.compared_rows import Reading, compared_rows
 from maint_assets.log_cleanup.comparison import Differences, differences
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
 from maint_assets.snapshot.log import Checkpoint
-from maint_assets.snapshot.replay import BUCKET_BYTES, SMALL_LOG_BYTES, shares
+from maint_assets.snapshot.replay import BUCKET_BYTES, SMALL_LOG_BYTES, file_shares
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -54,24 +54,24 @@ def is_small(log: LogDirectory) -> bool:
     return pc.sum(log.of(*kinds)["size"], min_count=0).as_py() <= SMALL_LOG_BYTES
 
 
-def opened_each(
+def open_all(
     location: Location, checkpoints: Collection[Checkpoint], cluster: Cluster | None
 ) -> list[Opened]:
     """Open complete checkpoints, one task each; the results are in the given order."""
     if cluster is None or not checkpoints:
-        return [opened(location, each) for each in checkpoints]
+        return [open_checkpoint(location, each) for each in checkpoints]
 
     def opens(group: list[_Unopened]) -> Iterator[pa.RecordBatch]:
         for each in group:
-            yield told(opened(location, each.checkpoint))
+            yield encode_result(open_checkpoint(location, each.checkpoint))
 
-    task_groups = [[_Unopened(each)] for each in checkpoints]
-    found = units(cluster.spark, task_groups, opens, kind=_Unopened).values(Opened)
+    groups = [[_Unopened(each)] for each in checkpoints]
+    found = units(cluster.spark, groups, opens, kind=_Unopened).values(Opened)
     by_checkpoint = {each.checkpoint: each for each in found}
     return [by_checkpoint[each] for each in checkpoints]
 
 
-def compared(
+def comparison_results(
     table: Table,
     read: Sequence[Reading],
     comparisons: Sequence[Comparison],
@@ -86,8 +86,8 @@ def compared(
         return differences(compared_rows(table, read), comparisons)
     spark, tasks = cluster.spark, cluster.parallelism
     buckets = in_waves(-(-sum(map(_weight, read)) // BUCKET_BYTES), tasks)
-    task_groups = packed(_shared(read, tasks), tasks, weight=_weight) if buckets else [[*read]]
-    rows = units(spark, task_groups, partial(compared_rows, table), kind=Reading)
+    groups = task_groups(_shared(read, tasks), tasks, weight=_weight) if buckets else [[*read]]
+    rows = units(spark, groups, partial(compared_rows, table), kind=Reading)
     if buckets:
         rows = exchanged(spark, [rows], by=["place"], buckets=buckets, scratch=cluster.scratch)
     counted = rows.then(partial(_counted, comparisons)).values(Differences)
@@ -97,7 +97,7 @@ def compared(
 def _counted(
     comparisons: Sequence[Comparison], rows: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    yield told(differences(rows, comparisons))
+    yield encode_result(differences(rows, comparisons))
 
 
 def _shared(read: Iterable[Reading], parallelism: int) -> list[Reading]:
@@ -105,7 +105,7 @@ def _shared(read: Iterable[Reading], parallelism: int) -> list[Reading]:
     return [
         msgspec.structs.replace(each, unit=unit, others=each.others and not unit.share)
         for each in read
-        for unit in shares(each.unit, parallelism)
+        for unit in file_shares(each.unit, parallelism)
     ]
 
 

@@ -22,7 +22,7 @@ from maint_assets.log_cleanup.compared_rows import (
     FILE,
     OTHER,
 )
-from maint_assets.log_cleanup.hashes import contradict
+from maint_assets.log_cleanup.hashes import contradicting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -197,8 +197,8 @@ def _other(found: _Rows, made: _Rows) -> dict[str, int]:
     if not np.array_equal(found.value, made.value):
         return {"others": max(np.setxor1d(found.value, made.value).size, 1)}
     return {
-        "rows": int(contradict(found.rows, made.rows).sum()),
-        "bounds": int(contradict(found.bounds, made.bounds).sum()),
+        "rows": int(contradicting(found.rows, made.rows).sum()),
+        "bounds": int(contradicting(found.bounds, made.bounds).sum()),
     }
 
 

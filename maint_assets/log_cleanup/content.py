@@ -11,7 +11,7 @@ from maint_assets.delta.actions import DomainMetadata, Metadata, Protocol, Txn
 _EXPIRES = "delta.setTransactionRetentionDuration"
 
 
-def lets_expire(metadata: object) -> bool:
+def txn_can_expire(metadata: object) -> bool:
     """Whether metadata, as of ``other_action``, lets transaction identifiers (``txn``) expire."""
     return isinstance(metadata, tuple) and _EXPIRES in metadata[-1]
 

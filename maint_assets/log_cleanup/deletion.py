@@ -21,7 +21,7 @@ from maint_assets.datasets.columns import arrow_schema, column
 from maint_assets.datasets.intents import StopSign
 from maint_assets.datasets.ledger import BATCH_PATHS, recording
 from maint_assets.datasets.parts import PartSlice, refuse_changed, slice_batches
-from maint_assets.datasets.rows import slices, told, units
+from maint_assets.datasets.rows import encode_result, slices, units
 from maint_assets.delta.names import (
     LogFile,
     checked_name,
@@ -126,12 +126,12 @@ def deleted_logs(
         for part in parts:
             refuse_changed(part, table=plan.table)
         rows = (batch for part in group for batch in slice_batches(part))
-        yield told(cleaned(rows, plan, ledger, anchor=anchor))
+        yield encode_result(delete_planned(rows, plan, ledger, anchor=anchor))
 
     return units(spark, [slices(parts)], deletes, kind=PartSlice)
 
 
-def cleaned(
+def delete_planned(
     rows: Iterable[pa.RecordBatch],
     plan: LogCleanupPlan,
     ledger: Location,
@@ -146,7 +146,7 @@ def cleaned(
     for batch in rows:
         planned = pa.Table.from_batches([batch])
         for first in range(0, planned.num_rows, BATCH_PATHS):
-            if task.sign.is_given(at_once=True):
+            if task.sign.is_set(at_once=True):
                 return task.cleaned()
             task.execute(planned.slice(first, BATCH_PATHS))
     return task.cleaned()
@@ -189,7 +189,7 @@ class _Task:
         table = self.location.uri
         with recording(self.ledger, rows, schema=_LEDGER_ARROW, table=table) as outcomes:
             for row in planned:
-                if self.sign.is_given(at_once=not outcomes):
+                if self.sign.is_set(at_once=not outcomes):
                     break
                 outcomes.append(self._deleted(row))
                 is_left = outcomes[-1].outcome in {"failed", "skipped"}

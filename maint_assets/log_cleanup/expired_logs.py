@@ -135,7 +135,7 @@ def _with_links(log: LogDirectory, found: Boundary) -> Boundary:
     is_reason = {
         "no_expired_commit": bool(linked) and linked[0] < int(commits.min(initial=linked[0] + 1)),
         "gap": any(version > (found.cutoff or 0) for version in linked),
-        "no_checkpoint_before_cutoff": bool(log.odd),
+        "no_checkpoint_before_cutoff": bool(log.unreadable_checkpoints),
     }
     reason = "links" if is_reason.get(found.stop_reason or "") else found.stop_reason
     return replace(found, stop_reason=reason, notes=[*found.notes, note])
@@ -234,7 +234,7 @@ def _commit_ms(log: LogDirectory, times: CommitTimes, planned: pa.Table) -> pa.A
     cutoff has read are known.
     """
     versions = pa.array(log.commit_versions)
-    if times.is_told:
+    if times.has_in_commit:
         known = pa.array([times.asked.get(v) for v in versions.to_pylist()], pa.int64())
     else:
         known = pa.array(times.by_file)

@@ -19,7 +19,7 @@ from maint_assets.datasets.parts import text_hashes
 from maint_assets.delta.partitions import canonical
 from maint_assets.delta.paths import TableRoot
 from maint_assets.delta.schema import Primitive
-from maint_assets.snapshot.resolved_paths import placed
+from maint_assets.snapshot.resolved_paths import resolved_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ def key_hashes(table: Table, keys: pa.Array, vectors: pa.Array) -> tuple[Hashes,
     ``keys`` are canonical (``delta.paths.canonical_key``), so that equal keys have equal paths. For
     the replay key see PROTOCOL.md, "Action Reconciliation".
     """
-    paths, _, _ = placed(keys, table.root)
+    paths, _, _ = resolved_columns(keys, table.root)
     found = _with_vectors(keys, vectors)
     return (found if paths.equals(keys) else _with_vectors(paths, vectors)), found
 
@@ -110,7 +110,7 @@ def statistics(
     return rows, bounds
 
 
-def contradict(found: Hashes, made: Hashes) -> npt.NDArray[np.bool_]:
+def contradicting(found: Hashes, made: Hashes) -> npt.NDArray[np.bool_]:
     """Mask of the statistics of a checkpoint (``found``) that contradict the commits (``made``)."""
     is_other = (found != made) & (found != UNKNOWN) & (made != UNKNOWN)
     return is_other & ((found != SOME) & (made != SOME) | (made == NONE))

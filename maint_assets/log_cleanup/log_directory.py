@@ -61,20 +61,20 @@ _PLAIN_KINDS = {"json": "commit", "crc": "checksum"}
 class LogDirectory:
     """The files of a log with names that Delta, delta-rs or Hadoop give; others are ignored.
 
-    ``files`` has LOG_FILES_ARROW, in no order. ``odd`` names checkpoints that are links or
-    directories: they are not read here, but other readers may use them. ``links`` are symbolic
-    links with a name of the protocol: they are never touched.
+    ``files`` has LOG_FILES_ARROW, in no order. ``unreadable_checkpoints`` names those that are
+    links or directories: they are not read here, but other readers may use them. ``links`` are
+    symbolic links with a name of the protocol: they are never touched.
     """
 
     location: Location
     files: pa.Table
-    odd: tuple[str, ...] = ()
+    unreadable_checkpoints: tuple[str, ...] = ()
     links: tuple[LogFile, ...] = ()
 
     def without(self, paths: set[str]) -> LogDirectory:
         """The log as it will be without the files at these paths."""
         kept = self.files.filter(pc.invert(is_in(self.files, paths)))
-        return LogDirectory(self.location, kept, self.odd, self.links)
+        return LogDirectory(self.location, kept, self.unreadable_checkpoints, self.links)
 
     @property
     def file_count(self) -> int:

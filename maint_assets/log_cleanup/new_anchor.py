@@ -12,7 +12,7 @@ from maint_assets.delta.names import commit_name
 from maint_assets.errors import MaintError
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
 from maint_assets.snapshot.checkpoint_shape import CheckpointShape
-from maint_assets.snapshot.control_state import overview
+from maint_assets.snapshot.control_state import non_file_actions
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
 from maint_assets.snapshot.replay import key_texts
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 
-def refused_anchor(log: LogDirectory, version: int) -> str | None:
+def anchor_refusal(log: LogDirectory, version: int) -> str | None:
     """Why no checkpoint of a version can be written from the commits since 0; None if it can.
 
     All these commits are read. The caller knows that no checkpoint up to the version is sound.
@@ -55,7 +55,7 @@ def _unwritable(log: LogDirectory, version: int) -> str | None:
     if base is not None:
         return f"it would be made from checkpoint {base.version}, which is not sound"
     CheckpointShape.of(head)
-    overview(head, now_ms=None)
+    non_file_actions(head, now_ms=None)
     return _added_and_removed(log.location, log.commits_between(0, version))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
-from maint_assets.delta.timestamps import shown_length
+from maint_assets.delta.timestamps import duration_text
 from maint_assets.errors import RetentionError, StalePlanError
 from maint_assets.log_cleanup.commit_times import InCommitTimes
 from maint_assets.snapshot.commits import refuse_other_commit
@@ -158,8 +158,8 @@ def retention_ms(
         if asked_ms < least_ms and not allow_short:
             raise RetentionError(
                 table,
-                f"log retention of {shown_length(asked_ms)} is below the table's {what} of "
-                f"{shown_length(least_ms)}",
+                f"log retention of {duration_text(asked_ms)} is below the table's {what} of "
+                f"{duration_text(least_ms)}",
                 "raise it, or allow a short retention (--allow-short-retention, "
                 "log_cleanup.allow_short_retention) if nobody reads older versions",
             )

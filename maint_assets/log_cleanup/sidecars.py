@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from maint_assets.delta.actions import Sidecar
 from maint_assets.delta.paths import decoded
 from maint_assets.errors import LogGapError
-from maint_assets.snapshot.control_actions import RESTORE, converted, other_rows
+from maint_assets.snapshot.control_actions import RESTORE, non_file_rows, to_action
 from maint_assets.snapshot.head import sidecar_file
 from maint_assets.snapshot.log import SIDECARS
 
@@ -25,9 +25,11 @@ def referenced_sidecars(kept: LogDirectory) -> set[str]:
     Raises CorruptLogError or LogGapError when a checkpoint cannot be read or is a link: then it is
     unknown which sidecars are unreferenced.
     """
-    if kept.odd:
+    if kept.unreadable_checkpoints:
         table = kept.location.uri
-        raise LogGapError(table, f"checkpoint {kept.odd[0]} is a link or a directory", RESTORE)
+        raise LogGapError(
+            table, f"checkpoint {kept.unreadable_checkpoints[0]} is a link or a directory", RESTORE
+        )
     return named_sidecars(kept.location, kept.checkpoint_files())
 
 
@@ -37,7 +39,7 @@ def named_sidecars(location: Location, checkpoints: Iterable[LogEntry]) -> set[s
     Only the file name of each counts, put below ``_sidecars``: this keeps more, never fewer.
     """
     named = {
-        converted(row, Sidecar, table=location.uri, file=entry.file.name).path
+        to_action(row, Sidecar, table=location.uri, file=entry.file.name).path
         for entry, row in _rows(location, checkpoints)
     }
     spelled = named | {decoded(path) for path in named}
@@ -55,5 +57,5 @@ def sidecar_paths(location: Location, checkpoints: Iterable[LogEntry]) -> list[s
 def _rows(location: Location, checkpoints: Iterable[LogEntry]) -> Iterator[tuple[LogEntry, Any]]:
     """The ``sidecar`` actions, each with the checkpoint file that holds it."""
     for entry in checkpoints:
-        rows = other_rows(location, entry, ("sidecar",))
+        rows = non_file_rows(location, entry, ("sidecar",))
         yield from ((entry, row["sidecar"]) for row in rows if row.get("sidecar"))

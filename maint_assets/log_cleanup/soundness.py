@@ -14,7 +14,7 @@ import msgspec
 from maint_assets.delta.schema import TableSchema
 from maint_assets.errors import MaintError
 from maint_assets.log_cleanup.compared_rows import COMMITS, Reading
-from maint_assets.log_cleanup.comparing import compared, opened_each
+from maint_assets.log_cleanup.comparing import comparison_results, open_all
 from maint_assets.log_cleanup.comparison import Comparison, Difference
 from maint_assets.log_cleanup.hashes import Table
 from maint_assets.snapshot.head import table_head
@@ -102,7 +102,7 @@ class _Known:
 
     def open(self, some: Collection[Checkpoint]) -> None:
         """Open checkpoints and keep their files or faults."""
-        found: Iterable[Opened] = opened_each(self.log.location, some, self.cluster)
+        found: Iterable[Opened] = open_all(self.log.location, some, self.cluster)
         for checkpoint, each in zip(some, found, strict=True):
             if each.fault is None:
                 self.opened[checkpoint] = each.units
@@ -146,7 +146,7 @@ class _Known:
         ]
         commits = [Reading(unit) for unit in self._commits(starts)]
         table = Table(self.log.location, _partition_kinds(self.log.location))
-        return compared(table, [*commits, *own], comparisons, cluster=self.cluster)
+        return comparison_results(table, [*commits, *own], comparisons, cluster=self.cluster)
 
     def learn(self, starts: _Starts, found: Differences) -> bool:
         """Keep the faults that a comparison found; True if its result holds all the same.

@@ -13,7 +13,7 @@ from maint_assets.delta.paths import TableRoot
 from maint_assets.delta.timestamps import LEAST_MS
 from maint_assets.errors import CorruptLogError
 from maint_assets.snapshot.log_units import log_errors, unit_lines
-from maint_assets.snapshot.resolved_paths import placed, vector_path
+from maint_assets.snapshot.resolved_paths import resolved_columns, vector_path
 from maint_assets.snapshot.schemas import ACTION_ARROW
 from maint_assets.storage import read
 
@@ -171,7 +171,7 @@ class _Rows:
     def batch(self) -> pa.RecordBatch:
         """Convert the collected rows to a batch, and start over."""
         rows, self.read = batch_of(self.read, _READ), []
-        path, key, inside = placed(rows["log_path"], self.root)
+        path, key, inside = resolved_columns(rows["log_path"], self.root)
         columns = {"path": path, "log_key": key, "inside": inside}
         arrays = [columns[name] if name in columns else rows[name] for name in ACTION_ARROW.names]
         return pa.RecordBatch.from_arrays(arrays, schema=ACTION_ARROW)

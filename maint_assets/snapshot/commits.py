@@ -62,7 +62,7 @@ def commit_mark(location: Location, version: int) -> str:
         raise CorruptLogError(location.uri, found, "allow reading it") from error
 
 
-def is_commit(location: Location, version: int, mark: str) -> bool | None:
+def has_commit(location: Location, version: int, mark: str) -> bool | None:
     """Whether the commit still has that digest; None if it is gone."""
     try:
         return commit_mark(location, version) == mark
@@ -75,7 +75,7 @@ def refuse_other_commit(location: Location, version: int, mark: str) -> None:
 
     That happens when a backup of the log is restored and other commits follow.
     """
-    if not is_commit(location, version, mark):
+    if not has_commit(location, version, mark):
         raise StalePlanError(
             location.uri,
             f"{commit_name(version)} is missing, or is not the commit that the plan is based on",

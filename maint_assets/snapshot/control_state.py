@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from maint_assets.delta.actions import DomainMetadata, Txn, may_hold, parse_action
-from maint_assets.snapshot.control_actions import converted, log_lines, other_rows
+from maint_assets.snapshot.control_actions import log_lines, non_file_rows, to_action
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class NonFileActions:
     """Protocol, metadata, the newest ``txn`` per application and domain metadata, reconciled."""
 
     protocol: Protocol
@@ -37,7 +37,7 @@ class Overview:
         ]
 
 
-def overview(head: TableHead, *, now_ms: int | None) -> Overview:
+def non_file_actions(head: TableHead, *, now_ms: int | None) -> NonFileActions:
     """Reconcile the non-file actions of the head's version.
 
     With ``now_ms``, ``txn`` actions older than ``delta.setTransactionRetentionDuration`` are left
@@ -51,7 +51,7 @@ def overview(head: TableHead, *, now_ms: int | None) -> Overview:
         else:
             domains[found.domain] = found
     retention = head.properties.set_transaction_retention_ms
-    return Overview(
+    return NonFileActions(
         head.protocol,
         head.metadata,
         tuple(
@@ -66,8 +66,8 @@ def overview(head: TableHead, *, now_ms: int | None) -> Overview:
 def _of_checkpoint(head: TableHead) -> Iterator[Txn | DomainMetadata]:
     checkpoint = head.segment.checkpoint
     for entry in () if checkpoint is None else checkpoint.entries:
-        of = partial(converted, table=head.table, file=entry.file.name)
-        for row in other_rows(head.location, entry, ("txn", "domainMetadata")):
+        of = partial(to_action, table=head.table, file=entry.file.name)
+        for row in non_file_rows(head.location, entry, ("txn", "domainMetadata")):
             if row.get("txn"):
                 yield of(row["txn"], Txn)
             if row.get("domainMetadata"):

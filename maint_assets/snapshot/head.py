@@ -27,10 +27,10 @@ from maint_assets.errors import (
 )
 from maint_assets.snapshot.control_actions import (
     RESTORE,
-    converted,
     first_line,
     log_lines,
-    other_rows,
+    non_file_rows,
+    to_action,
 )
 from maint_assets.snapshot.log import (
     HINT,
@@ -162,7 +162,7 @@ def sidecar_file(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
 
     Raises LogGapError if it is missing or has another size, CorruptLogError if it lies elsewhere.
     """
-    named = converted(row, Sidecar, table=location.uri, file=entry.file.name)
+    named = to_action(row, Sidecar, table=location.uri, file=entry.file.name)
     below = relative(named.path, TableRoot.of(f"{location.path}/{SIDECARS}"))
     if is_outside(below):
         what = f"sidecar {named.path} of {entry.file.name} is not in {SIDECARS}"
@@ -283,13 +283,13 @@ def _checkpoint_head(
     head = _Head()
     sidecars: list[SidecarFile] = []
     for entry in () if segment.checkpoint is None else segment.checkpoint.entries:
-        for row in other_rows(location, entry, _HEAD_COLUMNS):
+        for row in non_file_rows(location, entry, _HEAD_COLUMNS):
             if row.get("protocol"):
-                head.protocol = converted(
+                head.protocol = to_action(
                     row["protocol"], Protocol, table=location.uri, file=entry.file.name
                 )
             if row.get("metaData"):
-                head.metadata = converted(
+                head.metadata = to_action(
                     row["metaData"], Metadata, table=location.uri, file=entry.file.name
                 )
                 head.file = entry.file.name

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.datasets.exchange import exchanged, in_waves
-from maint_assets.datasets.rows import packed, units
+from maint_assets.datasets.rows import task_groups, units
 from maint_assets.snapshot.file_actions import actions_of
 from maint_assets.snapshot.log_units import checkpoint_units, commit_units, total_bytes
 from maint_assets.snapshot.schemas import ACTION_ARROW, SNAPSHOT_ARROW, LogUnit
@@ -52,7 +52,7 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
     """
     table, log = head.location.path, _Log.of(head)
     newest = partial(_newest, spark, table, scratch=scratch)
-    shaped = partial(state, base=log.base)
+    shaped = partial(snapshot_rows, base=log.base)
     if log.is_small or total_bytes(log.tail) > BUCKET_BYTES:
         every = [*log.history, *log.tail, *log.checkpoint]
         return [newest(every, tasks=1 if log.is_small else parallelism).then(shaped)]
@@ -71,8 +71,8 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
             yield batch.filter(pc.invert(pc.is_in(key_texts(batch), value_set=keys)))
 
     without_removes = [msgspec.structs.replace(unit, removes=False) for unit in log.checkpoint]
-    adds = [share for unit in without_removes for share in shares(unit, parallelism)]
-    groups = packed(adds, parallelism, weight=lambda unit: unit.size // unit.shares)
+    adds = [share for unit in without_removes for share in file_shares(unit, parallelism)]
+    groups = task_groups(adds, parallelism, weight=lambda unit: unit.size // unit.shares)
     return [winners, units(spark, groups, streamed, kind=LogUnit).then(shaped)]
 
 
@@ -108,7 +108,7 @@ def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     yield from newest.combine_chunks().to_batches()
 
 
-def shares(unit: LogUnit, parallelism: int) -> list[LogUnit]:
+def file_shares(unit: LogUnit, parallelism: int) -> list[LogUnit]:
     """Divide a Parquet file into shares for several tasks; JSON files are not divided."""
     divides = unit.path.endswith(".parquet")
     count = min(parallelism, 1 + unit.size // SHARE_BYTES) if divides else 1
@@ -129,7 +129,7 @@ def without_checkpoint_adds(
         yield batch.filter(pc.not_equal(batch["ord"], 2 * base + 1))
 
 
-def state(actions: Iterable[pa.RecordBatch], base: int) -> Iterator[pa.RecordBatch]:
+def snapshot_rows(actions: Iterable[pa.RecordBatch], base: int) -> Iterator[pa.RecordBatch]:
     """Convert actions to SNAPSHOT_ARROW. ``base``: version of the checkpoint, -1 without one."""
     nothing = pa.scalar(None, pa.int64())
     for batch in actions:
@@ -198,7 +198,7 @@ def _newest(
 
     if buckets <= 1:
         return units(spark, [read], actions, kind=LogUnit).then(newest_actions)
-    groups = packed(read, tasks, weight=lambda unit: unit.size)
+    groups = task_groups(read, tasks, weight=lambda unit: unit.size)
     every = units(spark, groups, actions, kind=LogUnit)
     buckets = in_waves(buckets, tasks)
     shuffled = exchanged(spark, [every], by=_KEY, buckets=buckets, scratch=scratch)

@@ -66,7 +66,7 @@ def put_if_absent(location: Location, path: str, body: bytes) -> bool:
     """
     target = location.file(path)
     if not target.exists():
-        forget_sum(target)
+        remove_hadoop_checksum(target)
     for number in range(CONFLICTS):
         if _made(location, path, body):
             return True
@@ -77,7 +77,7 @@ def put_if_absent(location: Location, path: str, body: bytes) -> bool:
     raise FileNotFoundError(f"{path} was reported to exist already, but is absent")
 
 
-def forget_sum(target: pathlib.Path) -> None:
+def remove_hadoop_checksum(target: pathlib.Path) -> None:
     """Remove the ``.crc`` file that Hadoop's local file system keeps beside a file.
 
     It belongs to former content: Delta would report a new file of that name as corrupt.

@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 from maint_assets.datasets.columns import arrow_schema, batch_of, column
 from maint_assets.datasets.exchange import path_rows
 from maint_assets.datasets.parts import slice_batches
-from maint_assets.datasets.rows import slices, told
+from maint_assets.datasets.rows import encode_result, slices
 from maint_assets.snapshot.resolved_paths import are_inside
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
@@ -101,7 +101,7 @@ def aliases(  # noqa: PLR0913
     return total
 
 
-def outside_mark(path: str) -> str:
+def identity_mark(path: str) -> str:
     """Mark of a file: device and inode if it exists, else its name.
 
     ``path`` is absolute or a URI, as in the snapshot.
@@ -147,14 +147,14 @@ def _retained(kept: pa.RecordBatch, location: Location, *, is_twice: bool) -> It
     """
     for path in kept["path"].filter(kept["inside"]).to_pylist():
         if is_twice or read.is_link(location, path):
-            yield outside_mark(f"{location.path}/{path}"), path, False, False
+            yield identity_mark(f"{location.path}/{path}"), path, False, False
     outside = kept.filter(pc.invert(kept["inside"]))
     vectors = kept.filter(
         pc.and_(pc.is_valid(kept["dv_path"]), pc.invert(are_inside(kept["dv_path"])))
     )
     for rows, name in ((outside, "path"), (outside, "log_path"), (vectors, "dv_path")):
         for action, path in zip(rows["action"].to_pylist(), rows[name].to_pylist(), strict=True):
-            mark = outside_mark(path)
+            mark = identity_mark(path)
             is_lost = action == "add" and mark == _name(path) and path.startswith(_LOCAL)
             missing = is_lost and name != "log_path"
             yield mark, path, False, missing
@@ -168,7 +168,7 @@ def _matched(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     same = planned.filter(pc.is_in(planned["path"], others["path"].combine_chunks()))
     names = pc.unique(same["name"])
     missing = others.filter(others["missing"])
-    yield told(
+    yield encode_result(
         Aliases(
             len(names), pc.min(names).as_py(), missing.num_rows, pc.min(missing["name"]).as_py()
         )

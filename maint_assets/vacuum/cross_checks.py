@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from maint_assets.datasets.parts import Part, PartSlice
     from maint_assets.datasets.rows import Rows
 
-LOOKS = 25_000
+CHECKS_PER_TASK = 25_000
 """Paths checked per task: an existence check is a call to the storage."""
 
 _COUNT_SCHEMA = T.StructType([column("count", "bigint")])
@@ -57,7 +57,7 @@ def missing_files(valid_files: Rows, *, table: str) -> DataFrame:
     return valid_files.then(partial(_missing, table=table)).as_frame(_COUNT_SCHEMA)
 
 
-def not_there(paths: pa.Array, *, table: str) -> pa.Array:
+def are_missing(paths: pa.Array, *, table: str) -> pa.Array:
     """Mask of the paths that are not files on the storage; links are followed, as readers do."""
     location = Location(table, table)
     return pa.array([not read.is_file(location, path) for path in paths.to_pylist()], pa.bool_())
@@ -67,7 +67,7 @@ def _missing(rows: Iterable[pa.RecordBatch], table: str) -> Iterator[pa.RecordBa
     gone = 0
     for batch in rows:
         active = batch["path"].filter(pc.starts_with(batch["reason"], "active"))
-        gone += not_there(active, table=table).true_count
+        gone += are_missing(active, table=table).true_count
     yield _count(gone)
 
 

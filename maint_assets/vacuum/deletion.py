@@ -22,7 +22,7 @@ from maint_assets.datasets.columns import arrow_schema, batch_of, column
 from maint_assets.datasets.intents import StopSign
 from maint_assets.datasets.ledger import BATCH_PATHS, recording
 from maint_assets.datasets.parts import Part, PartSlice, refuse_changed, slice_batches
-from maint_assets.datasets.rows import TASK_ROWS, packed, slices, units
+from maint_assets.datasets.rows import TASK_ROWS, slices, task_groups, units
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import CHECKSUM_END, checked_path
 from maint_assets.delta.paths import TableRoot, parents, relative_name
@@ -33,7 +33,7 @@ from maint_assets.snapshot.log import LOG, contiguous_after, log_files
 from maint_assets.snapshot.newer_commits import NewerCommits, refuse_old, refuse_other_table
 from maint_assets.storage import read, write
 from maint_assets.storage.location import Location
-from maint_assets.vacuum.aliases import outside_mark, planned_marks
+from maint_assets.vacuum.aliases import identity_mark, planned_marks
 from maint_assets.vacuum.diff import DIFF_SCHEMA
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ def deletion(
     if plan.paths <= SMALL_PLAN:
         return _deletes(spark, [slices(parts)], _in_order, parts=parts, plan=plan, ledger=ledger)
     rows = min(max(-(-plan.paths // parallelism), SMALL_PLAN), TASK_ROWS)
-    task_groups = packed(slices(parts, rows=rows), parallelism, weight=lambda part: part.rows)
-    return _deletes(spark, task_groups, _files, parts=parts, plan=plan, ledger=ledger)
+    groups = task_groups(slices(parts, rows=rows), parallelism, weight=lambda part: part.rows)
+    return _deletes(spark, groups, _files, parts=parts, plan=plan, ledger=ledger)
 
 
 def directory_deletion(
@@ -162,7 +162,7 @@ def recorded(ledger_rows: DataFrame) -> DataFrame:
 
 def _deletes(
     spark: SparkSession,
-    task_groups: list[list[PartSlice]],
+    groups: list[list[PartSlice]],
     read: Callable[[list[PartSlice]], Iterator[pa.Table]],
     *,
     parts: list[Part],
@@ -182,12 +182,12 @@ def _deletes(
         task = _Task(plan, ledger)
         for rows in read(group):
             for first in range(0, rows.num_rows, BATCH_PATHS):
-                if task.sign.is_given(at_once=True):
+                if task.sign.is_set(at_once=True):
                     break
                 task.execute(rows.slice(first, BATCH_PATHS))
         yield task.counted()
 
-    return units(spark, task_groups, deletes, kind=PartSlice).as_frame(_COUNTS_SCHEMA)
+    return units(spark, groups, deletes, kind=PartSlice).as_frame(_COUNTS_SCHEMA)
 
 
 def _files(group: list[PartSlice]) -> Iterator[pa.Table]:
@@ -233,7 +233,7 @@ class _Task:
         table = self.location.uri
         with recording(self.ledger, rows, schema=_LEDGER_ARROW, table=table) as outcomes:
             for each in planned:
-                if self.sign.is_given(at_once=not outcomes):
+                if self.sign.is_set(at_once=not outcomes):
                     break
                 outcomes.append(skipped.get(each.path) or self._delete(each))
         for each, done in zip(planned, outcomes, strict=False):
@@ -274,7 +274,7 @@ class _Task:
             beside = (path for path in paths if path.endswith(CHECKSUM_END))
             found |= {path for path in beside if checked_path(path) in newer.paths}
         if newer.outside:
-            marks = {outside_mark(path) for path in newer.outside}
+            marks = {identity_mark(path) for path in newer.outside}
             found |= {p for p in paths if not marks.isdisjoint(planned_marks(self.location, p))}
         return found
 

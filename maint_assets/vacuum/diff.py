@@ -72,7 +72,7 @@ DIFF_MEASURES = {
     **{f"bytes_{name}": Measure("sum", "size", where=pc.field("kind") == name) for name in KINDS},
 }
 
-SAYINGS = (
+FACTS = (
     "candidate", "found", "kept", "valid", "active", "removed", "checksum", "named", "link", "lost"
 )  # fmt: skip
 """The kinds of facts about a path.
@@ -84,7 +84,7 @@ from the checkpoint. Two are about the file that a Hadoop checksum (``.<name>.cr
 ``checksum``: its checksum exists and is old enough; ``named``: the log itself names the checksum.
 """
 
-SAID_SCHEMA = T.StructType([
+FACT_SCHEMA = T.StructType([
     column("path", "string"),
     column("said", "bigint", "kind of the fact: its index in SAYINGS"),
     column("is_dir", "boolean", nullable=True),
@@ -110,7 +110,7 @@ _CHECKSUM = r"(?s)^(.*/)?\.([^/]+)\.crc$"
 _HEADER = 8
 _NONE = -1
 _BY_AGE = ("removed_ms", "version")
-_SAID = arrow_schema(SAID_SCHEMA)
+_SAID = arrow_schema(FACT_SCHEMA)
 _ARROW = arrow_schema(DIFF_SCHEMA)
 _KIND_OF_NAME = (
     (
@@ -151,12 +151,12 @@ def diff(
         *slices(sources.valid_files, "valid_files"),
         *slices(sources.listing, "listing"),
     ]
-    facts = partial(said, cutoff_ms=cutoff_ms)
+    facts = partial(path_facts, cutoff_ms=cutoff_ms)
     every = path_rows(spark, read, facts, parallelism=parallelism, scratch=scratch)
-    return every.then(partial(judged, is_missing=is_missing))
+    return every.then(partial(planned_rows, is_missing=is_missing))
 
 
-def said(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatch]:
+def path_facts(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatch]:
     """Facts about paths from slices of the three sources: SAID_SCHEMA."""
     kept: set[str] = set()
     for part in read:
@@ -175,7 +175,9 @@ def nothing_is_missing(paths: pa.Array) -> pa.Array:
     return pa.repeat(pa.scalar(value=False), len(paths))
 
 
-def judged(every: Iterable[pa.RecordBatch], *, is_missing: IsMissing) -> Iterator[pa.RecordBatch]:
+def planned_rows(
+    every: Iterable[pa.RecordBatch], *, is_missing: IsMissing
+) -> Iterator[pa.RecordBatch]:
     """The plan and the measured rows, from all facts about some paths: DIFF_SCHEMA.
 
     A candidate is planned when it is not valid, a directory when nothing below keeps it. The
@@ -213,7 +215,7 @@ class _Facts:
 
     def rows_of(self, fact: str, mask: Paths | None = None) -> Numbers:
         """Numbers of the rows with the fact, of all paths or of those where the mask holds."""
-        rows = np.flatnonzero(self._said == SAYINGS.index(fact))
+        rows = np.flatnonzero(self._said == FACTS.index(fact))
         return rows if mask is None else rows[mask[self._number[rows]]]
 
     def each(self, fact: str) -> Paths:
@@ -274,7 +276,7 @@ def _listed(batch: pa.RecordBatch, cutoff_ms: int, kept: set[str]) -> Iterator[p
 
 def _valid(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     paths, active = batch["path"], pc.starts_with(batch["reason"], "active")
-    kind = pc.if_else(active, SAYINGS.index("active"), SAYINGS.index("valid"))
+    kind = pc.if_else(active, FACTS.index("active"), FACTS.index("valid"))
     yield _facts(pc.cast(kind, pa.int64()), paths)
     yield _facts("lost", paths.filter(pc.starts_with(batch["reason"], "lost")))
     checksums = paths.filter(pc.match_substring_regex(paths, _CHECKSUM))
@@ -317,7 +319,7 @@ def _kept_above(directories: pa.Array, kept: set[str]) -> pa.RecordBatch:
 
 def _facts(fact: str | pa.Array, paths: pa.Array, **values: pa.Array) -> pa.RecordBatch:
     """A batch of SAID_SCHEMA: one kind of fact, or an index in SAYINGS per path."""
-    kinds = _constant(SAYINGS.index(fact), len(paths)) if isinstance(fact, str) else fact
+    kinds = _constant(FACTS.index(fact), len(paths)) if isinstance(fact, str) else fact
     columns = {"path": paths, "said": kinds, **values}
     return pa.RecordBatch.from_arrays(
         [columns.get(f.name, pa.nulls(len(paths), f.type)) for f in _SAID], schema=_SAID

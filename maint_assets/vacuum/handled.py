@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from maint_assets.errors import MaintError
-from maint_assets.snapshot.commits import commit_mark, is_commit
+from maint_assets.snapshot.commits import commit_mark, has_commit
 
 if TYPE_CHECKING:
     from maint_assets.snapshot.head import TableHead
@@ -39,7 +39,7 @@ class Handled(msgspec.Struct, frozen=True):
     commits: list[Mark] = []
 
 
-def handled(plan: VacuumPlan, location: Location) -> Handled | None:
+def handled_by(plan: VacuumPlan, location: Location) -> Handled | None:
     """The handled version after a plan was executed in full; None if the plan has none."""
     version = plan.handled_version
     if version is None:
@@ -58,5 +58,5 @@ def handled_version(known: Handled | None, head: TableHead) -> int:
     """
     if known is None or known.table_id != head.metadata.id or known.version > head.version:
         return -1
-    same = [is_commit(head.location, each.version, each.digest) for each in known.commits]
+    same = [has_commit(head.location, each.version, each.digest) for each in known.commits]
     return known.version if True in same and False not in same else -1

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 
 from maint_assets.datasets.columns import arrow_schema, batch_of
 from maint_assets.datasets.parts import Measure
-from maint_assets.datasets.rows import Rows, packed, units
+from maint_assets.datasets.rows import Rows, task_groups, units
 from maint_assets.delta.paths import TableRoot, is_outside, relative_name
 from maint_assets.delta.timestamps import LEAST_MS
 from maint_assets.errors import InventoryError, of_text, one_line
@@ -100,14 +100,14 @@ def inventory(
     if not found:
         raise InventoryError(walk.table, f"the inventory {source} holds no Parquet file", _REMEDY)
     files = [File(str(path), path.stat().st_size) for path in found]
-    task_groups = packed(files, parallelism, weight=lambda file: file.size)
+    groups = task_groups(files, parallelism, weight=lambda file: file.size)
 
     def entries(group: list[File]) -> Iterator[pa.RecordBatch]:
         listed = _ListedRows(walk)
         for file in group:
             yield from _entries(file.path, listed)
 
-    return [units(spark, task_groups, entries, kind=File)]
+    return [units(spark, groups, entries, kind=File)]
 
 
 @contextmanager

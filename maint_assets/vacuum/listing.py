@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 
 from maint_assets.datasets.columns import arrow_schema, column
 from maint_assets.datasets.parts import Measure
-from maint_assets.datasets.rows import Rows, packed, units
+from maint_assets.datasets.rows import Rows, task_groups, units
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def small_listing(spark: SparkSession, walk: Walk, *, tasks: int = 1) -> Rows:
     A task stops after SMALL_ENTRIES rows. A result with more rows is incomplete: use ``listing``.
     """
     tops = [_Top("", deep=True)] if tasks == 1 else _tops(walk)
-    task_groups = packed(tops, tasks, weight=lambda _: 1)
-    return units(spark, task_groups, _tree_rows(walk, limit=SMALL_ENTRIES), kind=_Top)
+    groups = task_groups(tops, tasks, weight=lambda _: 1)
+    return units(spark, groups, _tree_rows(walk, limit=SMALL_ENTRIES), kind=_Top)
 
 
 def _root(spark: SparkSession) -> DataFrame:

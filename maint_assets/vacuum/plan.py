@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from maint_assets.delta.timestamps import shown_length
+from maint_assets.delta.timestamps import duration_text
 from maint_assets.errors import GuardError, RetentionError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def retention_ms(
     if asked_ms < own_ms and not allow_short:
         raise RetentionError(
             table,
-            f"retention of {shown_length(asked_ms)} is below the table's {shown_length(own_ms)}",
+            f"retention of {duration_text(asked_ms)} is below the table's {duration_text(own_ms)}",
             "raise it, or allow a short retention (--allow-short-retention, "
             "vacuum.allow_short_retention) if no reader or writer needs older files",
         )

@@ -22,8 +22,8 @@ from maint_assets.snapshot.resolved_paths import (
     are_inside,
     behind_links,
     directories_of,
-    led_directory,
-    names,
+    possible_paths,
+    resolved_directory,
 )
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _undecoded(kept: pa.RecordBatch, root: TableRoot) -> Iterator[pa.RecordBatch
     found = [
         (row, name)
         for row, (raw, path) in enumerate(pairs)
-        for name in names(raw, root)
+        for name in possible_paths(raw, root)
         if name != path
     ]
     if found:
@@ -163,7 +163,7 @@ def _behind_links(kept: pa.RecordBatch, name: str, root: TableRoot) -> Iterator[
     linked = [
         directory
         for directory in pc.unique(parent).to_pylist()
-        if directory and led_directory(directory, root) is not None
+        if directory and resolved_directory(directory, root) is not None
     ]
     if linked:
         rows = kept.filter(pc.is_in(parent, pa.array(linked)))

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from maint_assets.cli.compaction import execute_compaction, plan_compaction
 from maint_assets.commit.rewrite.committing import commit_rewrites
-from maint_assets.compaction.execution import rewritten_batch
+from maint_assets.compaction.execution import rewrite_batch
 from maint_assets.errors import (
     ConflictError,
     GuardError,
@@ -645,10 +645,10 @@ def test_what_came_before_a_lost_worker_is_kept_and_told(
     def then_lost(spark: SparkSession, *arguments: Any, **more: Any) -> Any:
         if commits:
             spark.range(1).mapInArrow(lambda _: os._exit(1), "id long").collect()
-        commits.append(rewritten_batch(spark, *arguments, **more))
+        commits.append(rewrite_batch(spark, *arguments, **more))
         return commits[-1]
 
-    monkeypatch.setattr("maint_assets.assets.stages.compaction.rewritten_batch", then_lost)
+    monkeypatch.setattr("maint_assets.assets.stages.compaction.rewrite_batch", then_lost)
     done = executed(chain, report)
 
     assert "Py4JJavaError" in str(done.error)

@@ -86,7 +86,7 @@ def overlaps(path: Path, column: str) -> float:
 @pytest.fixture
 def by_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every bin is large, its runs and ranges are small."""
-    monkeypatch.setattr(tasks, "PACKAGE_BYTES", 1)
+    monkeypatch.setattr(tasks, "TASK_BYTES", 1)
     monkeypatch.setattr(ordered, "SHARE_BYTES", 10_000)
     monkeypatch.setattr(ordered, "SAMPLE_ROWS", 500)
 
@@ -483,7 +483,7 @@ def ordered_here(path: Path, check: RowCheck) -> list[dict[str, Any]]:
     columns |= {"live_bytes": [1] * len(found), "add": found}
     how = replace(rewriting(head_of(path), Selection(zorder_by=("id",))), row_check=check)
     scratch = str(path.parent / "scratch")
-    batches = ordered.ordered([pa.RecordBatch.from_pydict(columns)], how, scratch=scratch)
+    batches = ordered.rewrite_ordered([pa.RecordBatch.from_pydict(columns)], how, scratch=scratch)
     return [row for batch in batches for row in batch.to_pylist()]
 
 

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from maint_assets.assets.numbers import human_time
 from maint_assets.delta.properties import TableProperties
 from maint_assets.errors import CorruptLogError, StalePlanError
-from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets.log_cleanup.plan import DAY_MS, ready_head
 from maint_assets.snapshot.file_actions import actions_of
 from maint_assets.snapshot.head import table_head
@@ -240,7 +240,7 @@ def test_nothing_behind_a_link_is_planned_or_deleted(tmp_path: Path, directory: 
     (tmp_path / "away" / name).rename(foreign / name)
 
     plan = plan_of(path, rows.num_rows, anchor=found.anchor_version or 0)
-    cleaned(rows.to_batches(), plan, Location.of(str(ledger)))
+    delete_planned(rows.to_batches(), plan, Location.of(str(ledger)))
 
     assert (foreign / name).read_text() == "mine"
     assert planned(path)[1].stop_reason == "nothing_to_delete"
@@ -319,7 +319,11 @@ def test_a_plan_of_a_clock_that_ran_ahead_is_refused(tmp_path: Path):
     [
         ("delta.deletedFileRetentionDuration", "interval 60 days", "retention was raised"),
         ("delta.logRetentionDuration", "interval 60 days", "retention was raised"),
-        ("delta.requireCheckpointProtectionBeforeVersion", "15", "were protected since"),
+        (
+            "delta.requireCheckpointProtectionBeforeVersion",
+            "15",
+            "protection of the table was raised since",
+        ),
     ],
 )
 def test_a_plan_is_refused_when_the_table_keeps_more_now(
@@ -408,7 +412,7 @@ def test_mode_spark_executes_a_plan_that_begins_in_the_middle(tmp_path: Path):
     spark = type(plan)(
         **{n: getattr(plan, n) for n in plan.__dataclass_fields__} | {"mode": "spark"}
     )
-    done = cleaned(rows.to_batches(), spark, Location.of(str(ledger)))
+    done = delete_planned(rows.to_batches(), spark, Location.of(str(ledger)))
 
     assert done.outcomes == {"commit": {"deleted": 5}, "checkpoint": {"deleted": 1}}
     assert len(DeltaTable(path, version=12).file_uris()) == 12

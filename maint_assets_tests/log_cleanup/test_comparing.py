@@ -11,7 +11,7 @@ from maint_assets.log_cleanup import comparing
 from maint_assets.log_cleanup.boundary import proven_anchors
 from maint_assets.log_cleanup.comparing import Cluster
 from maint_assets.log_cleanup.comparison import Difference
-from maint_assets.log_cleanup.deletion import cleaned, proven_anchor
+from maint_assets.log_cleanup.deletion import delete_planned, proven_anchor
 from maint_assets.log_cleanup.expired_logs import expired_logs
 from maint_assets.log_cleanup.log_directory import LogDirectory, log_directory
 from maint_assets.log_cleanup.soundness import Soundness, soundness_of_each
@@ -161,7 +161,9 @@ def test_a_proven_anchor_that_changes_before_the_deletion_is_refused(
     before = sorted(builder.log.iterdir())
 
     with pytest.raises(StalePlanError, match="is gone or was changed"):
-        cleaned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")), anchor=anchor)
+        delete_planned(
+            rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")), anchor=anchor
+        )
 
     assert sorted(builder.log.iterdir()) == before
 

@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
 from maint_assets.errors import StalePlanError
-from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.log_cleanup.soundness import Soundness, soundness
 from maint_assets.storage.location import Location
@@ -253,7 +253,7 @@ def test_a_checkpoint_that_was_made_of_a_wrong_one_is_no_anchor(tmp_path: Path):
     names, found = planned(tmp_path)
 
     assert (found.anchor_version, found.notes) == (3, [])
-    assert [text.partition(" is not")[0] for text in found.rejected] == [
+    assert [text.partition(" differs")[0] for text in found.rejected] == [
         "checkpoint 10", "checkpoint 5"
     ]  # fmt: skip
     assert names == commits(0, 1, 2)
@@ -447,7 +447,7 @@ def test_an_anchor_whose_content_changed_since_the_plan_is_refused(tmp_path: Pat
     (tmp_path / "ledger").mkdir()
 
     with pytest.raises(StalePlanError, match="other live files"):
-        cleaned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")))
+        delete_planned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")))
 
     assert sorted(builder.log.iterdir()) == before
 
@@ -460,7 +460,7 @@ def test_a_deletion_that_was_broken_off_goes_on_without_the_commits(tmp_path: Pa
         (builder.log / f"{version:020d}.json").unlink()
     (tmp_path / "ledger").mkdir()
 
-    done = cleaned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")))
+    done = delete_planned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")))
 
     assert done.outcomes["commit"] == {"missing": 8, "deleted": 2}
     assert done.earliest_version == 10

@@ -21,7 +21,7 @@ from maint_assets.errors import (
     StalePlanError,
     UnsupportedFeatureError,
 )
-from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.handled import Handled, Mark
@@ -329,7 +329,7 @@ def test_what_no_plan_would_name_is_never_deleted(
     row |= {"size": size, "modified_ms": modified_ms, "reason": "none"}
     rows = pa.RecordBatch.from_pylist([row], arrow_schema(EXPIRED_SCHEMA))
 
-    done = cleaned([rows], plan_of(path, 1, anchor=10), Location.of(str(ledger)))
+    done = delete_planned([rows], plan_of(path, 1, anchor=10), Location.of(str(ledger)))
 
     assert done.outcomes == {kind: {"skipped": 1}}
     assert (path / name).exists()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from maint_assets.assets.checks import Check
 from maint_assets.assets.numbers import human_bytes, human_count, human_rest, human_time
-from maint_assets.delta.timestamps import shown_length
+from maint_assets.delta.timestamps import duration_text
 from maint_assets.log_cleanup.plan import STOP_REASONS
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def since_line(planned: ExpiredLogsSummary) -> str:
     """The retention, and which version was the newest at the cutoff."""
     plan, newest = planned.plan, planned.cutoff_version
     then = "" if newest is None else f", when version {newest} was the newest"
-    kept = shown_length(plan.retention_ms)
+    kept = duration_text(plan.retention_ms)
     return f"Versions are kept for {kept}: since {human_time(plan.cutoff_ms)}{then}"
 
 

@@ -14,7 +14,7 @@ from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.commit.checkpoint.writer import write_checkpoint
 from maint_assets.commit.transaction import refuse_clock_skew
 from maint_assets.compaction.engines.arrow import REWRITTEN_ARROW
-from maint_assets.compaction.execution import Terms, rewritten_batch
+from maint_assets.compaction.execution import ExecutionParameters, rewrite_batch
 from maint_assets.compaction.plan import CompactionPlan, Selection, ready_head
 from maint_assets.compaction.planning.bin_plan import planned_bins
 from maint_assets.compaction.planning.partition_filter import failed_values
@@ -25,7 +25,7 @@ from maint_assets.compaction.planning.schema import (
     PLANNED,
     PLANNED_REASONS,
 )
-from maint_assets.compaction.planning.tasks import commit_batches, packages
+from maint_assets.compaction.planning.tasks import commit_batches, rewrite_tasks
 from maint_assets.compaction.reporting.metrics import (
     REWRITTEN_COUNTS,
     REWRITTEN_MEASURES,
@@ -173,18 +173,18 @@ def _approved_bins(run: StageRun, approval: Approval) -> BinsSummary:
     return seen
 
 
-def _terms(run: StageRun, plan: CompactionPlan) -> Terms:
+def _terms(run: StageRun, plan: CompactionPlan) -> ExecutionParameters:
     """The parameters of the execution. Raises whatever forbids it."""
     settings = run.table.compaction
     max_age_ms = milliseconds(settings.plan_max_age)
     head = ready_head(plan, max_age_ms=max_age_ms, now_ms=run.now_ms())
     if plan.files and not settings.allow_clock_skew:
         refuse_clock_skew(head.location, now_ms=run.now_ms())
-    return Terms(plan, head, rewriting(head, plan.selection), run.now_ms)
+    return ExecutionParameters(plan, head, rewriting(head, plan.selection), run.now_ms)
 
 
 def _summary(  # noqa: PLR0913
-    terms: Terms,
+    terms: ExecutionParameters,
     total: Written,
     outcome: Outcome,
     *,
@@ -222,7 +222,7 @@ def _summary(  # noqa: PLR0913
     )
 
 
-def _dataset(terms: Terms, total: Written) -> Dataset:
+def _dataset(terms: ExecutionParameters, total: Written) -> Dataset:
     return Dataset(total.rows, terms.plan.digest, total.measured)
 
 
@@ -251,14 +251,16 @@ def _stopped(run: StageRun, summary: RewrittenSummary, plan: CompactionPlan) -> 
     )
 
 
-def _executed(run: StageRun, terms: Terms) -> tuple[Written, Outcome, Exception | None]:
+def _executed(
+    run: StageRun, terms: ExecutionParameters
+) -> tuple[Written, Outcome, Exception | None]:
     """Execute the batches: rows in the ledger, the outcome of bins, the error that ended it early.
 
     An error before the first commit is raised; after it, completed batches count.
     """
     plan, settings = terms.plan, run.table.compaction
     max_bytes = settings.max_bytes_per_commit
-    planned = packages(
+    planned = rewrite_tasks(
         run.spark,
         run.upstream("compaction_bins").parts(),
         plan_bytes=plan.bytes,
@@ -269,14 +271,14 @@ def _executed(run: StageRun, terms: Terms) -> tuple[Written, Outcome, Exception 
     check = RowCheck(settings.verify_rows, plan.digest, planned[0].bin if planned else None)
     terms = replace(terms, how=replace(terms.how, row_check=check))
     target = Target(run.output.rows_location.path, REWRITTEN_ARROW, REWRITTEN_MEASURES)
-    total = target.nothing()
+    total = target.empty()
     outcome = Outcome(terms.how.schema.partitions, terms.how.ordering)
     for batch in commit_batches(planned, max_bytes=max_bytes):
         if run.is_stopping:
             return total, outcome, None
         try:
-            with run.output.scratch() as scratch, typed_errors(), run.told_to_stop(scratch):
-                done = rewritten_batch(run.spark, batch, terms, scratch=scratch)
+            with run.output.scratch() as scratch, typed_errors(), run.stop_signal_in(scratch):
+                done = rewrite_batch(run.spark, batch, terms, scratch=scratch)
         except (MaintError, *SPARK_ERRORS, OSError) as error:
             if not outcome.versions:
                 raise
@@ -287,7 +289,9 @@ def _executed(run: StageRun, terms: Terms) -> tuple[Written, Outcome, Exception 
     return total, outcome, None
 
 
-def _skipping(run: StageRun, terms: Terms, outcome: Outcome) -> list[ColumnSkipping] | None:
+def _skipping(
+    run: StageRun, terms: ExecutionParameters, outcome: Outcome
+) -> list[ColumnSkipping] | None:
     """Data skipping before and after; None without an order, or if it cannot be computed."""
     if terms.how.ordering is None or not outcome.versions or run.is_stopping:
         return None

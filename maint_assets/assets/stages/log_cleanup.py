@@ -22,9 +22,9 @@ from maint_assets.config import milliseconds
 from maint_assets.datasets.columns import arrow_schema
 from maint_assets.datasets.ledger import ledger_parts, refuse_unrecorded
 from maint_assets.datasets.parts import Target, Written
-from maint_assets.datasets.rows import told, units
+from maint_assets.datasets.rows import encode_result, units
 from maint_assets.delta.properties import TableProperties
-from maint_assets.delta.timestamps import shown_length
+from maint_assets.delta.timestamps import duration_text
 from maint_assets.errors import DeletionFailedError, LogGapError, StalePlanError
 from maint_assets.log_cleanup.boundary import proven_anchors
 from maint_assets.log_cleanup.comparing import Cluster, is_small
@@ -267,8 +267,8 @@ def _notes(asked: Terms, settings: LogCleanupSettings) -> list[str]:
     if settings.retention is not None or asked.retention_ms == asked.table_retention_ms:
         return []
     return [
-        f"versions are kept as long as removed files, {shown_length(asked.retention_ms)}: the "
-        f"table's log retention of {shown_length(asked.table_retention_ms)} is shorter"
+        f"versions are kept as long as removed files, {duration_text(asked.retention_ms)}: the "
+        f"table's log retention of {duration_text(asked.table_retention_ms)} is shorter"
     ]
 
 
@@ -291,7 +291,7 @@ def _planned(run: StageRun, asked: Terms) -> _Planned:
     def planned(some: list[_Asked]) -> Iterator[pa.RecordBatch]:
         for each in some:
             rows, found = expired_logs(place, each.terms, dict(each.proven))
-            yield told(_Planned(target.written(rows.to_batches()), found))
+            yield encode_result(_Planned(target.written(rows.to_batches()), found))
 
     unit = _Asked(asked, list(_proven(run, asked).items()))
     (made,) = units(run.spark, [[unit]], planned, kind=_Asked).values(_Planned)

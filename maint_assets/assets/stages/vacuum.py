@@ -33,7 +33,7 @@ from maint_assets.storage import read
 from maint_assets.storage.location import Location
 from maint_assets.vacuum import history
 from maint_assets.vacuum.aliases import NO_ALIASES, Aliases, aliases
-from maint_assets.vacuum.cross_checks import not_there
+from maint_assets.vacuum.cross_checks import are_missing
 from maint_assets.vacuum.diff import (
     DIFF_MEASURES,
     DIFF_SCHEMA,
@@ -250,7 +250,7 @@ def _is_missing(mode: str, seen: SnapshotSummary) -> IsMissing:
     """The rule by which a live file counts as missing, for a kind of listing."""
     if mode == "lite":
         return nothing_is_missing
-    return partial(not_there, table=Location.of(seen.table).path)
+    return partial(are_missing, table=Location.of(seen.table).path)
 
 
 def _refuse_workspace_inside(run: StageRun, head: TableHead) -> None:

@@ -18,7 +18,7 @@ from maint_assets.config import milliseconds
 from maint_assets.datasets.ledger import Tally, ledger_parts, refuse_unrecorded, tally
 from maint_assets.errors import DeletionFailedError, MaintError, StorageError
 from maint_assets.vacuum import history
-from maint_assets.vacuum.cross_checks import LOOKS, missing_files
+from maint_assets.vacuum.cross_checks import CHECKS_PER_TASK, missing_files
 from maint_assets.vacuum.deletion import (
     DELETION_SCHEMA,
     SMALL_PLAN,
@@ -28,7 +28,7 @@ from maint_assets.vacuum.deletion import (
     recorded,
 )
 from maint_assets.vacuum.diff import DIFF_SCHEMA
-from maint_assets.vacuum.handled import handled, handled_version
+from maint_assets.vacuum.handled import handled_by, handled_version
 from maint_assets.vacuum.plan import Deleted, Limits, refuse_beyond
 from maint_assets.vacuum.summaries import DeletionSummary, DiffSummary
 
@@ -91,7 +91,7 @@ def _approved_plan(run: StageRun, approval: Approval) -> VacuumPlan:
 
 def _note_handled(run: StageRun, plan: VacuumPlan, head: TableHead) -> None:
     """Record up to which version the log is handled; never goes back."""
-    found = handled(plan, head.location)
+    found = handled_by(plan, head.location)
     if found is None:
         return
     if found.version > handled_version(run.store.handled(run.table.name), head):
@@ -192,7 +192,7 @@ def _summary(
 def _active_missing(run: StageRun, plan: VacuumPlan) -> int | None:
     """The number of live files that are missing now; None if an interrupt ended the count."""
     try:
-        kept = run.rows("valid_files", task_rows=LOOKS)
+        kept = run.rows("valid_files", task_rows=CHECKS_PER_TASK)
         counts = missing_files(kept, table=plan.table).collect()
     except (*SPARK_ERRORS, OSError, *INTERRUPTS):
         if not run.is_stopping:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from maint_assets.commit.whole_files import replace
+from maint_assets.commit.whole_files import replace_file
 from maint_assets.delta.hint import json_checksum, parse_hint
 from maint_assets.snapshot.log import HINT
 from maint_assets.storage import read
@@ -33,7 +33,7 @@ What is longer is left out of the hint.
 Members = dict[str, Any]
 
 
-def moved_hint(head: TableHead, members: Mapping[str, Any]) -> bool:
+def write_hint(head: TableHead, members: Mapping[str, Any]) -> bool:
     """Point the hint to the checkpoint of the head's version; False if it names a newer one."""
     try:
         known = parse_hint(read.content(head.location, HINT))
@@ -42,7 +42,7 @@ def moved_hint(head: TableHead, members: Mapping[str, Any]) -> bool:
     if known is not None and known.version > head.version:
         return False
     whole = {**members, "checksum": json_checksum(json.dumps(members))}
-    replace(head.location, HINT, json.dumps(whole, separators=(",", ":")).encode())
+    replace_file(head.location, HINT, json.dumps(whole, separators=(",", ":")).encode())
     return True
 
 

@@ -21,16 +21,16 @@ import pyarrow as pa
 from maint_assets.commit.checkpoint.last_checkpoint import (
     Members,
     classic_members,
-    moved_hint,
     schema_json,
     v2_members,
+    write_hint,
 )
-from maint_assets.commit.checkpoint.parts import Counts, counts, joined, state_parts
+from maint_assets.commit.checkpoint.parts import Counts, merge_parts, read_counts, write_parts
 from maint_assets.commit.whole_files import put_file_if_absent
 from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
 from maint_assets.errors import ChecksumMismatchError, CommitError, one_line
 from maint_assets.snapshot.checkpoint_shape import CheckpointShape
-from maint_assets.snapshot.control_state import overview
+from maint_assets.snapshot.control_state import non_file_actions
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, SIDECARS
 from maint_assets.snapshot.summary import checksum_agreement
@@ -80,14 +80,14 @@ def write_checkpoint(
     if _has_one(head):
         return WrittenCheckpoint(head.version, made=False)
     made = str(Path(scratch) / str(uuid.uuid4()))
-    others = overview(head, now_ms=now_ms).rows()
+    others = non_file_actions(head, now_ms=now_ms).rows()
     shape = CheckpointShape.of(head)
     retention_ms = head.properties.deleted_file_retention_ms
     kept_after_ms = None if now_ms is None else now_ms - retention_ms
     state = file_state(
         spark, head, kept_after_ms=kept_after_ms, parallelism=parallelism, scratch=f"{made}/keys"
     )
-    parts = state_parts(state, shape, directory=made)
+    parts = write_parts(state, shape, directory=made)
     held = reduce(add, (part.counts for part in parts), Counts())
     # A wrong replay must not become a checkpoint: readers would trust it above the commits.
     _refuse_mismatch(head, held)
@@ -95,7 +95,7 @@ def write_checkpoint(
         if _is_v2(head):
             done = _put_v2(head, others, parts, shape=shape)
         else:
-            file = joined(spark, parts, others, shape=shape, directory=made)
+            file = merge_parts(spark, parts, others, shape=shape, directory=made)
             done = _put_classic(head, file, held, shape=shape, others=len(others))
     except OSError as error:
         found = f"checkpoint {head.version} cannot be written ({one_line(error)})"
@@ -158,7 +158,7 @@ def _tags(held: Counts, sidecars: list[Members], schema: str | None) -> dict[str
 def _check(head: TableHead, expected: Counts, copy: Path) -> None:
     """Raise CommitError if a file, read back, has other counts than what was written into it."""
     try:
-        found = counts(copy)
+        found = read_counts(copy)
     except (OSError, pa.ArrowException) as error:
         found = one_line(error)
     if found != expected:
@@ -223,7 +223,7 @@ def _with_hint(head: TableHead, placed: WrittenCheckpoint, members: Members) -> 
         "numOfAddFiles": placed.adds,
     }
     try:
-        moved = moved_hint(head, {**numbers, **members})
+        moved = write_hint(head, {**numbers, **members})
     except OSError as error:
         found = (
             f"checkpoint {head.version} is written, "

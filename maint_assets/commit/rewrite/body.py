@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from maint_assets.commit.rewrite.metrics import operation_metrics
-from maint_assets.commit.rewrite.row_ids import RowTracking, numbered
+from maint_assets.commit.rewrite.row_ids import RowTracking, with_row_ids
 from maint_assets.commit.transaction import ENGINE
 from maint_assets.delta.conflicts import ROW_TRACKING_DOMAIN
 
@@ -51,7 +51,7 @@ def commit_body(bins: Sequence[RewrittenBin], frame: CommitFrame, request: Rewri
     lines = [{"commitInfo": _commit_info(bins, frame, request)}]
     after = frame.mark
     if frame.tracking is not RowTracking.OFF:
-        bins, after = numbered(bins, mark=frame.mark, version=frame.version, table=frame.table)
+        bins, after = with_row_ids(bins, mark=frame.mark, version=frame.version, table=frame.table)
     lines += [{"add": _add(file)} for each in bins for file in each.outputs]
     lines += _removes(bins, request.deletion_timestamp_ms)
     if after != frame.mark:

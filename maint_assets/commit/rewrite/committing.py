@@ -17,7 +17,7 @@ from maint_assets.commit.rewrite.body import CommitFrame, commit_body
 from maint_assets.commit.rewrite.metrics import operation_metrics
 from maint_assets.commit.rewrite.soundness import refuse_unsound
 from maint_assets.commit.rewrite.values import Committed, DroppedBin
-from maint_assets.commit.rewrite.winners import Winners
+from maint_assets.commit.rewrite.winners import ConcurrentCommits
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import commit_name
 from maint_assets.errors import (
@@ -65,7 +65,7 @@ def commit_rewrites(
     refuse_unsupported(head.protocol, Operation.REWRITE, table=head.table)
     refuse_unsound(head, bins, request)
     timestamp_ms = request.now_ms()
-    winners = Winners(head, bins, request)
+    winners = ConcurrentCommits(head, bins, request)
     tries = _Tries(head.table, request)
     while True:
         winners.refresh()
@@ -149,7 +149,7 @@ def _is_full(error: OSError) -> bool:
 
 
 def _frame(
-    head: TableHead, winners: Winners, request: RewriteRequest, *, timestamp_ms: int
+    head: TableHead, winners: ConcurrentCommits, request: RewriteRequest, *, timestamp_ms: int
 ) -> CommitFrame:
     has_ict = head.properties.in_commit_timestamps
     return CommitFrame(
@@ -163,7 +163,9 @@ def _frame(
     )
 
 
-def _recognised(own: OwnCommit, winners: Winners, bins: Sequence[RewrittenBin]) -> Committed:
+def _recognised(
+    own: OwnCommit, winners: ConcurrentCommits, bins: Sequence[RewrittenBin]
+) -> Committed:
     """The result when the log holds a commit with our ``txnId`` already."""
     if any(own.shares(each) and not own.holds(each) for each in bins):
         what = f"version {own.version} has this transaction's txnId, but other bins"

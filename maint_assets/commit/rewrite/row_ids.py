@@ -64,7 +64,7 @@ def row_id_high_water_mark(head: TableHead) -> int:
     return NO_ROW_IDS
 
 
-def numbered(
+def with_row_ids(
     bins: Iterable[RewrittenBin], *, mark: int, version: int, table: str
 ) -> tuple[list[RewrittenBin], int]:
     """Give all outputs fresh base row ids after ``mark``, for a commit of ``version``.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from maint_assets.commit.rewrite.row_ids import RowTracking, row_id_high_water_mark
 from maint_assets.commit.rewrite.values import DroppedBin, RewrittenBin
 from maint_assets.delta.actions import parse_action
-from maint_assets.delta.conflicts import Meaning, Planned, file_name, meaning
+from maint_assets.delta.conflicts import CommitEffect, RewriteBasis, commit_effect, file_name
 from maint_assets.errors import (
     CommitError,
     ConflictError,
@@ -57,7 +57,7 @@ class OwnCommit:
         return [file_name(file.path, self.root) for file in each.outputs]
 
 
-class Winners:
+class ConcurrentCommits:
     """The commits since ``head`` on which a batch was planned, and what they do to its bins.
 
     After ``refresh``, ``version``, ``newest_ms`` (its timestamp) and ``mark`` (the row id
@@ -77,7 +77,7 @@ class Winners:
             file_name(file.path, head.root): file for each in bins for file in each.inputs
         }
         outputs = frozenset(file_name(f.path, head.root) for each in bins for f in each.outputs)
-        self._planned = Planned(head.root, head.protocol, head.metadata, self._inputs, outputs)
+        self._planned = RewriteBasis(head.root, head.protocol, head.metadata, self._inputs, outputs)
         self._lost: dict[str, str] = {}
 
     def refresh(self) -> None:
@@ -88,7 +88,7 @@ class Winners:
         CorruptLogError if it cannot be read.
         """
         for entry in self._newer():
-            found = meaning(self._actions(entry), self._planned)
+            found = commit_effect(self._actions(entry), self._planned)
             if found.info is not None and found.info.txn_id == self._request.txn_id:
                 self.own = self._own(entry)
                 return
@@ -135,7 +135,7 @@ class Winners:
         if not any(entry.file.version > planned.file.version for entry in entries) and not there:
             raise LogGapError(self.table, f"{planned.file.name} is gone", _PLAN_AGAIN)
 
-    def _take(self, found: Meaning, entry: LogEntry) -> None:
+    def _take(self, found: CommitEffect, entry: LogEntry) -> None:
         operation = (found.info and found.info.operation) or "unknown"
         by = f"version {entry.file.version} ({operation})"
         if found.known:

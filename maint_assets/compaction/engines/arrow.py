@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
 from maint_assets.compaction.reading.data_files import DataFiles
-from maint_assets.compaction.reading.footers import file_hazard, looked_at
+from maint_assets.compaction.reading.footers import file_hazard, hazards_of_footers
 from maint_assets.compaction.verifying.same_rows import refuse_other_content
 from maint_assets.compaction.writing.add_actions import bin_values, kept_marks, new_path, output_add
 from maint_assets.compaction.writing.new_file import NewFile
@@ -61,17 +61,17 @@ class _RefusedError(Exception):
         self.hazard = hazard
 
 
-def rewritten(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.RecordBatch]:
+def rewrite_bins(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.RecordBatch]:
     """Rewrite bins; yields their inputs and outputs as REWRITTEN_SCHEMA, one batch per bin.
 
     ``bins`` are rows of the plan in which the files of a bin are adjacent. A bin that fails has
     state ``failed`` and a reason, and the others go on; ``left`` marks a bin for Spark.
     """
-    for files in whole_bins(bins):
+    for files in grouped_by_bin(bins):
         yield _rewritten_bin(files, how)
 
 
-def whole_bins(bins: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
+def grouped_by_bin(bins: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
     """Group rows of the plan by bin; the files of a bin are adjacent."""
     held: list[dict[str, Any]] = []
     for batch in bins:
@@ -101,10 +101,10 @@ def _rewritten_bin(files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatc
     try:
         return _written_or_refused(name, inputs, how)
     except MaintError as error:
-        return unwritten(name, inputs, state="failed", reason=str(error))
+        return unwritten_rows(name, inputs, state="failed", reason=str(error))
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = f"its new file cannot be written ({one_line(error)})"
-        return unwritten(name, inputs, state="failed", reason=reason)
+        return unwritten_rows(name, inputs, state="failed", reason=reason)
 
 
 def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.RecordBatch:
@@ -115,10 +115,10 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
         found, counts = refused.hazard, []
         # Spark could take this input, but another input may have a hazard for Spark too.
         if found.engine is not None:
-            found, counts = looked_at(inputs, table=how.table, target=how.files)
+            found, counts = hazards_of_footers(inputs, table=how.table, target=how.files)
         if found is None or found.engine is None:
             reason = (found or refused.hazard).text
-            return unwritten(name, inputs, state="refused", reason=reason)
+            return unwritten_rows(name, inputs, state="refused", reason=reason)
         rows = [
             ledger_row(name, "input", add, rows=count, state="left", engine="spark")
             for add, count in zip(inputs, counts, strict=True)
@@ -128,10 +128,10 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
     if verified:
         refuse_other_content(inputs, output, how)
     outputs = [] if output is None else [(output, sum(counts))]
-    return written(name, zip(inputs, counts, strict=True), outputs, verified=verified)
+    return written_rows(name, zip(inputs, counts, strict=True), outputs, verified=verified)
 
 
-def written(
+def written_rows(
     name: str,
     inputs: Iterable[tuple[Add, int]],
     outputs: Iterable[tuple[Add, int]],
@@ -148,7 +148,7 @@ def written(
     return batch_of(made, REWRITTEN_ARROW)
 
 
-def unwritten(
+def unwritten_rows(
     name: str, inputs: Iterable[Add], *, state: str, reason: str | None, engine: str = "arrow"
 ) -> pa.RecordBatch:
     """Rows of REWRITTEN_SCHEMA for a bin that is not rewritten: its inputs, with the reason."""
@@ -174,11 +174,11 @@ def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
         counts.extend(_copied(files, add, new_file) for add in inputs)
 
     values, marks = bin_values(inputs, how), kept_marks(inputs)
-    output = new_data_file(copy, how, values=values, marks=marks, dictionaries=dictionaries)
+    output = write_data_file(copy, how, values=values, marks=marks, dictionaries=dictionaries)
     return output, counts
 
 
-def new_data_file(
+def write_data_file(
     fill: Callable[[NewFile], None],
     how: Rewriting,
     *,

@@ -16,10 +16,10 @@ import pyarrow as pa
 from maint_assets.commit.rewrite.values import RewrittenBin
 from maint_assets.compaction.engines.arrow import (
     REWRITTEN_ARROW,
+    grouped_by_bin,
     ledger_row,
     remove_outputs,
-    unwritten,
-    whole_bins,
+    unwritten_rows,
 )
 from maint_assets.compaction.engines.sorted_runs import (
     SAMPLE_ROWS,
@@ -28,16 +28,16 @@ from maint_assets.compaction.engines.sorted_runs import (
     OrderedFile,
     Runs,
     Sample,
-    divided,
-    ordered_file,
-    sampled,
+    write_ordered_file,
+    write_runs,
+    write_sample,
 )
 from maint_assets.compaction.verifying.row_hash import RowHash
 from maint_assets.compaction.verifying.same_rows import refuse_other_hash
 from maint_assets.compaction.writing.add_actions import bin_values
 from maint_assets.datasets.columns import batch_of
 from maint_assets.datasets.parts import PartSlice, slice_batches
-from maint_assets.datasets.rows import told, units
+from maint_assets.datasets.rows import encode_result, units
 from maint_assets.delta.actions import Add
 from maint_assets.errors import MaintError, RewriteError, one_line
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
-    from maint_assets.compaction.planning.tasks import Package
+    from maint_assets.compaction.planning.tasks import RewriteTask
     from maint_assets.compaction.writing.target import Rewriting
 
 SHARE_BYTES = 64 * 1024 * 1024
@@ -104,21 +104,21 @@ class _Size:
         return max(self.rows // SAMPLE_ROWS, 1)
 
 
-def ordered(
+def rewrite_ordered(
     bins: Iterable[pa.RecordBatch], how: Rewriting, *, scratch: str
 ) -> Iterator[pa.RecordBatch]:
     """Rewrite bins in order within this task; yields REWRITTEN_SCHEMA, one batch per bin.
 
     ``bins`` are rows of the plan in which the files of a bin are adjacent.
     """
-    for files in whole_bins(bins):
+    for files in grouped_by_bin(bins):
         yield _ordered_bin(files, how, scratch)
 
 
-def ordered_by_jobs(
-    spark: SparkSession, large: Sequence[Package], how: Rewriting, *, scratch: str
+def rewrite_ordered_by_jobs(
+    spark: SparkSession, large: Sequence[RewriteTask], how: Rewriting, *, scratch: str
 ) -> list[pa.RecordBatch]:
-    """Rewrite large bins in order, one bin per task group; one batch of REWRITTEN_SCHEMA per bin.
+    """Rewrite large bins in order, one bin per task; one batch of REWRITTEN_SCHEMA per bin.
 
     One job samples all bins, one divides them and one writes them. A bin that fails in one job is
     left out of the next.
@@ -129,19 +129,19 @@ def ordered_by_jobs(
 
     def sample(share: _Share) -> Sample:
         one_of = sizes[share.bin].one_of
-        return sampled(_adds(share.part), how, one_of=one_of, scratch=scratch)
+        return write_sample(_adds(share.part), how, one_of=one_of, scratch=scratch)
 
     samples = jobs.results(shares, sample, Sample)
 
     def divide(share: _Share) -> Runs:
         division = Division.of(samples[share.bin], how, files=sizes[share.bin].files)
-        return divided(_adds(share.part), share.bin, division, how=how, scratch=scratch)
+        return write_runs(_adds(share.part), share.bin, division, how=how, scratch=scratch)
 
     runs = jobs.results(shares, divide, Runs)
     values = {each.bin: bin_values(_adds(each.part), how) for each in large}
 
     def write(file: _File) -> OrderedFile:
-        return ordered_file(
+        return write_ordered_file(
             file.number, runs[file.bin], OrderedBin(file.bin, values[file.bin], how)
         )
 
@@ -168,12 +168,12 @@ def _ordered_bin(files: list[dict[str, Any]], how: Rewriting, scratch: str) -> p
     size = _Size.of(rows, sum(each["live_bytes"] for each in files), how)
     written: list[OrderedFile] = []
     try:
-        sample = sampled(inputs, how, one_of=size.one_of, scratch=scratch)
+        sample = write_sample(inputs, how, one_of=size.one_of, scratch=scratch)
         division = Division.of([sample], how, files=size.files)
-        runs = [divided(inputs, name, division, how=how, scratch=scratch)]
+        runs = [write_runs(inputs, name, division, how=how, scratch=scratch)]
         one = OrderedBin(name, bin_values(inputs, how), how)
         for number in range(size.files):
-            written.append(ordered_file(number, runs, one))
+            written.append(write_ordered_file(number, runs, one))
         return _assembled(name, runs, written, how=how)
     except _FAILURES as error:
         return _failed(name, inputs, written, how=how, reason=_reason(error))
@@ -196,7 +196,7 @@ class _Jobs:
 
         def answers(some: list[Asked]) -> Iterator[pa.RecordBatch]:
             for each in some:
-                yield told(_outcome(each, function))
+                yield encode_result(_outcome(each, function))
 
         wanted = [[each] for each in of if each.bin not in self.failed]
         found: dict[str, list[Made]] = {each.bin: [] for each in of}
@@ -267,10 +267,10 @@ def _failed(
     """Remove the new files of a bin that failed; its inputs with the reason."""
     outputs = tuple(each.add for each in written if each.add is not None)
     remove_outputs(how.table, [RewrittenBin(name, (), outputs)])
-    return unwritten(name, inputs, state="failed", reason=reason)
+    return unwritten_rows(name, inputs, state="failed", reason=reason)
 
 
-def _shares(group: Package) -> list[_Share]:
+def _shares(group: RewriteTask) -> list[_Share]:
     """Divide the files of a large bin evenly by number, for about SHARE_BYTES per share."""
     part = group.part
     wanted = min(max(-(-group.bytes // SHARE_BYTES), 1), part.rows)

@@ -1,9 +1,10 @@
 """Rewrite a bin in the order of a space-filling curve, on executors: an external merge sort.
 
-A sample of the bin's rows gives the curve positions at which its new files are cut (``sampled``,
-``Division``). Each share of the input files is written to scratch as sorted runs, cut into ranges
-of positions (``divided``). A new file is written from its ranges of all runs (``ordered_file``).
-No step holds more than one run and a few row groups, whatever the size of the bin.
+A sample of the bin's rows gives the curve positions at which its new files are cut
+(``write_sample``, ``Division``). Each share of the input files is written to scratch as sorted
+runs, cut into ranges of positions (``write_runs``). A new file is written from its ranges of all
+runs (``write_ordered_file``). No step holds more than one run and a few row groups, whatever the
+size of the bin.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from maint_assets.compaction.engines.arrow import ledger_row, new_data_file, refuse_other_rows
+from maint_assets.compaction.engines.arrow import ledger_row, refuse_other_rows, write_data_file
 from maint_assets.compaction.ordering.positions import Positions, key_columns, mixed, splits
 from maint_assets.compaction.reading.data_files import DataFiles
 from maint_assets.compaction.reading.footers import file_hazard
 from maint_assets.compaction.verifying.row_hash import RowHash
 from maint_assets.compaction.verifying.same_rows import file_hash
 from maint_assets.compaction.writing.add_actions import Marks
-from maint_assets.datasets.parts import unwritten
+from maint_assets.datasets.parts import as_storage_error
 from maint_assets.delta.actions import Add
 from maint_assets.storage.location import Location
 
@@ -123,14 +124,14 @@ def _division(samples: tuple[Sample, ...], ordering: Ordering, files: int) -> Di
     return Division(positions, splits(every, files * ranges), ranges)
 
 
-def sampled(inputs: Iterable[Add], how: Rewriting, *, one_of: int, scratch: str) -> Sample:
+def write_sample(inputs: Iterable[Add], how: Rewriting, *, one_of: int, scratch: str) -> Sample:
     """Sample about one of ``one_of`` live rows of each file; deterministic, also on a retry."""
     keys = key_columns(how.files, _ordering(how).columns)
     schema = keys.arrow.append(pa.field(_TIE, pa.uint64()))
     files = DataFiles(Location(how.table, how.table), keys)
     width = _Width(DataFiles(files.location, how.files))
     path, size = _scratch_file(scratch, "sample"), 0.0
-    with unwritten(scratch), pa.ipc.new_stream(str(path), schema, options=_LZ4) as writer:
+    with as_storage_error(scratch), pa.ipc.new_stream(str(path), schema, options=_LZ4) as writer:
         for file in _readable(files, inputs):
             size += file.live_rows * width.of(file.add)
             for rows in _sampled_rows(file, one_of, schema):
@@ -171,7 +172,7 @@ def _sampled_rows(file: DataFile, number: int, schema: pa.Schema) -> Iterator[pa
         yield pa.RecordBatch.from_arrays(rows, schema=schema)
 
 
-def divided(
+def write_runs(
     inputs: Iterable[Add], bin_: str, division: Division, *, how: Rewriting, scratch: str
 ) -> Runs:
     """Write the live rows of files as sorted runs; returns them with the files' ledger rows.
@@ -203,7 +204,7 @@ def _bin_of_its_own(bin_: str, file: DataFile, hazard: Hazard) -> tuple[Any, ...
     return ledger_row(name, "input", file.add, rows=rows, state="left", engine=hazard.engine)
 
 
-def ordered_file(number: int, runs: Sequence[Runs], of: OrderedBin) -> OrderedFile:
+def write_ordered_file(number: int, runs: Sequence[Runs], of: OrderedBin) -> OrderedFile:
     """Write new file ``number`` of a bin from its ranges of all runs."""
     how, ordering = of.how, _ordering(of.how)
     paths = [path for each in runs for path in each.paths]
@@ -220,7 +221,7 @@ def ordered_file(number: int, runs: Sequence[Runs], of: OrderedBin) -> OrderedFi
                     new_file.append(batch)
 
     marks = Marks(ordering.tags(cube_id(of.bin)), ordering.provider)
-    add = new_data_file(fill, how, values=of.values, marks=marks)
+    add = write_data_file(fill, how, values=of.values, marks=marks)
     if add is None or not how.row_check.compares(of.bin, number):
         return OrderedFile(add)
     return OrderedFile(add, file_hash(add, how).values)
@@ -283,7 +284,7 @@ class _RunFiles:
         (sorted_rows,) = rows.take(order).combine_chunks().to_batches()
         path = _scratch_file(self._scratch, "run")
         with (
-            unwritten(self._scratch),
+            as_storage_error(self._scratch),
             pa.ipc.new_file(str(path), self._schema, options=_LZ4) as writer,
         ):
             for first, end in pairwise(ends):
@@ -323,6 +324,6 @@ def _table(path: str) -> pa.Table:
 
 
 def _scratch_file(scratch: str, kind: str) -> Path:
-    with unwritten(scratch):
+    with as_storage_error(scratch):
         Path(scratch).mkdir(parents=True, exist_ok=True)
     return Path(scratch) / f"{kind}-{uuid.uuid4()}.arrow"

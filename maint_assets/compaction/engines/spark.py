@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from maint_assets.compaction.columns.spark_schema import has_equal_names
 from maint_assets.compaction.engines.arrow import REWRITTEN_SCHEMA
-from maint_assets.compaction.engines.spark_output import SparkFile, adopted
+from maint_assets.compaction.engines.spark_output import SparkFile, adopt
 from maint_assets.compaction.engines.spark_rows import (
     BIN,
     MOST_TASKS,
@@ -29,7 +29,7 @@ from maint_assets.compaction.engines.spark_rows import (
     reserved_name,
     uri,
 )
-from maint_assets.datasets.rows import packed, units
+from maint_assets.datasets.rows import task_groups, units
 from maint_assets.delta.actions import Add
 from maint_assets.errors import one_line
 
@@ -83,7 +83,7 @@ def spark_bins(rows: Iterable[dict[str, Any]]) -> list[SparkBin]:
     ]
 
 
-def rewritten_by_spark(
+def rewrite_by_spark(
     spark: SparkSession, bins: Sequence[SparkBin], how: Rewriting, *, scratch: str
 ) -> list[dict[str, Any]]:
     """Rewrite bins by Spark; their inputs and outputs as rows of REWRITTEN_SCHEMA.
@@ -101,13 +101,13 @@ def rewritten_by_spark(
     else:
         reason = f"the name of column {reserved} is reserved for rewrites by Spark: rename it"
         new = [SparkFile(each, "", "refused", reason) for each in bins]
-    groups = packed(new, MOST_TASKS, weight=lambda each: sum(each.of.rows))
+    groups = task_groups(new, MOST_TASKS, weight=lambda each: sum(each.of.rows))
 
-    def adopt(some: list[SparkFile]) -> Iterator[pa.RecordBatch]:
+    def adopted(some: list[SparkFile]) -> Iterator[pa.RecordBatch]:
         for each in some:
-            yield adopted(each, how)
+            yield adopt(each, how)
 
-    made = units(session, groups, adopt, kind=SparkFile).as_frame(REWRITTEN_SCHEMA)
+    made = units(session, groups, adopted, kind=SparkFile).as_frame(REWRITTEN_SCHEMA)
     return [row.asDict() for row in made.collect()]
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from maint_assets.compaction.columns.physical import FIELD_ID, has_variants
-from maint_assets.compaction.engines.arrow import unwritten, written
+from maint_assets.compaction.engines.arrow import unwritten_rows, written_rows
 from maint_assets.compaction.engines.spark_rows import SparkBin
 from maint_assets.compaction.reading.data_files import data_file
 from maint_assets.compaction.reading.matching import inner_fields
@@ -38,10 +38,10 @@ class SparkFile(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-def adopted(new: SparkFile, how: Rewriting) -> pa.RecordBatch:
+def adopt(new: SparkFile, how: Rewriting) -> pa.RecordBatch:
     """Check the new file of a bin and put it in the table; the bin's files as REWRITTEN_SCHEMA."""
     name, inputs = new.of.bin, new.of.adds
-    stays = partial(unwritten, name, inputs, engine="spark")
+    stays = partial(unwritten_rows, name, inputs, engine="spark")
     if new.state is not None:
         return stays(state=new.state, reason=new.reason)
     try:
@@ -52,7 +52,7 @@ def adopted(new: SparkFile, how: Rewriting) -> pa.RecordBatch:
         reason = f"its new file cannot be written ({one_line(error)})"
         return stays(state="failed", reason=reason)
     outputs = [] if output is None else [(output, sum(new.of.rows))]
-    return written(name, zip(inputs, new.of.rows, strict=True), outputs, engine="spark")
+    return written_rows(name, zip(inputs, new.of.rows, strict=True), outputs, engine="spark")
 
 
 def _output(new: SparkFile, how: Rewriting) -> Add | None:

@@ -22,7 +22,7 @@ from maint_assets.compaction.reading.deleted_rows import deleted_rows
 from maint_assets.compaction.reading.hazards import calendar_is_told
 from maint_assets.compaction.reading.locations import data_path
 from maint_assets.datasets.columns import arrow_schema, batch_of, column
-from maint_assets.datasets.rows import packed, units
+from maint_assets.datasets.rows import task_groups, units
 from maint_assets.delta.actions import Add, DeletionVector
 from maint_assets.storage.location import Location
 
@@ -94,7 +94,7 @@ class SparkInputs:
             for each in some:
                 yield batch_of(_linked(each, table, f"{scratch}/in"), _FILES_ARROW)
 
-        groups = packed(bins, MOST_TASKS, weight=lambda each: len(each.adds))
+        groups = task_groups(bins, MOST_TASKS, weight=lambda each: len(each.adds))
         made = units(session, groups, link, kind=SparkBin).as_frame(_FILES)
         self._files = session.createDataFrame(made.collect(), _FILES)
 
@@ -148,7 +148,7 @@ class SparkInputs:
             for each in some:
                 yield from _deleted_of(each, table)
 
-        groups = packed(vectors, MOST_TASKS, weight=lambda each: each.vector.cardinality)
+        groups = task_groups(vectors, MOST_TASKS, weight=lambda each: each.vector.cardinality)
         return units(self._session, groups, read, kind=_Vector).as_frame(_DELETED)
 
 

@@ -19,7 +19,7 @@ from maint_assets.compaction.writing.add_actions import MOST_REWRITES, REWRITES_
 from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import canonical_values
 from maint_assets.delta.paths import TableRoot
-from maint_assets.snapshot.resolved_paths import placed
+from maint_assets.snapshot.resolved_paths import resolved_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,7 +57,7 @@ def candidates(files: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[pa.Rec
 
 def _classified(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
     add = batch["add"]
-    path, _, _ = placed(add.field("path"), judge.root)
+    path, _, _ = resolved_columns(add.field("path"), judge.root)
     size = add.field("size")
     deleted = _deleted(add)
     rows = _rows(add.field("stats"))

@@ -1,4 +1,4 @@
-"""Task groups: which bins of a plan one task rewrites, small ones together, a large one alone."""
+"""Rewrite tasks: which bins of a plan one task rewrites, small ones together, a large one alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from maint_assets.datasets.columns import arrow_schema, batch_of, column, runs
 from maint_assets.datasets.parts import PartSlice, refuse_changed, slice_batches
-from maint_assets.datasets.rows import packed, units
+from maint_assets.datasets.rows import task_groups, units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from maint_assets.datasets.parts import Part
 
-PACKAGE_BYTES = 64 * 1024 * 1024
+TASK_BYTES = 64 * 1024 * 1024
 """Bytes up to which a task takes further bins: a smaller task is not worth its overhead."""
 
-PACKAGES_EACH, LEAST_BYTES = 8, 16 * 1024 * 1024
+TASKS_PER_SLOT, LEAST_BYTES = 8, 16 * 1024 * 1024
 """Tasks of a small plan for each slot, and the least bytes of one.
 
 Tasks that run at once then end at about the same time.
@@ -50,7 +50,7 @@ _ARROW = arrow_schema(_SCHEMA)
 _READ = ["bin", "size", "live_bytes", "rows", "deleted", "ordered"]
 
 
-class Package(msgspec.Struct, frozen=True):
+class RewriteTask(msgspec.Struct, frozen=True):
     """Contiguous whole bins of a plan that one task rewrites: their place, sizes, and first bin.
 
     All bins are ``ordered`` or none is.
@@ -67,10 +67,10 @@ class Package(msgspec.Struct, frozen=True):
     @property
     def is_large_and_ordered(self) -> bool:
         """Whether it is an ordered bin that is too large for one task."""
-        return self.ordered and self.bins == 1 and self.bytes > PACKAGE_BYTES
+        return self.ordered and self.bins == 1 and self.bytes > TASK_BYTES
 
 
-def packages(
+def rewrite_tasks(
     spark: SparkSession,
     parts: Iterable[Part],
     *,
@@ -78,57 +78,57 @@ def packages(
     max_bytes: int,
     parallelism: int,
     table: str,
-) -> list[Package]:
-    """The task groups of a plan in its order; those of several bins have at most ``max_bytes``.
+) -> list[RewriteTask]:
+    """The rewrite tasks of a plan in its order; those of several bins have at most ``max_bytes``.
 
     ``plan_bytes`` is the approximate size of the plan. Raises StalePlanError, naming the table,
     if a part of the plan has changed.
     """
-    most = min(package_bytes(plan_bytes, parallelism), max_bytes)
+    most = min(task_bytes(plan_bytes, parallelism), max_bytes)
     every = {part.path: part for part in parts}
 
     def cut(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
         for part in some:
             refuse_changed(every[part.path], table=table)
-            yield batch_of(_packages_of(part, most), _ARROW)
+            yield batch_of(_tasks_of(part, most), _ARROW)
 
     whole = [PartSlice(part.path, "", 0, part.rows) for part in every.values()]
     if not whole:
         return []
-    tasks = packed(whole, parallelism, weight=lambda part: part.rows)
+    tasks = task_groups(whole, parallelism, weight=lambda part: part.rows)
     found = units(spark, tasks, cut, kind=PartSlice).as_frame(_SCHEMA).collect()
     made = [
-        Package(
+        RewriteTask(
             PartSlice(row["path"], "", row["first"], row["rows"]),
             *(row[name] for name in ("bytes", "bins", "live_bytes", "live_rows", "bin", "ordered")),
         )
         for row in found
     ]
     order = {part.path: at for at, part in enumerate(whole)}
-    return sorted(made, key=lambda package: (order[package.part.path], package.part.first))
+    return sorted(made, key=lambda task: (order[task.part.path], task.part.first))
 
 
-def package_bytes(plan_bytes: int, parallelism: int) -> int:
+def task_bytes(plan_bytes: int, parallelism: int) -> int:
     """The bytes up to which a task of a plan takes further bins."""
-    return min(PACKAGE_BYTES, max(plan_bytes // (PACKAGES_EACH * parallelism), LEAST_BYTES))
+    return min(TASK_BYTES, max(plan_bytes // (TASKS_PER_SLOT * parallelism), LEAST_BYTES))
 
 
-def commit_batches(found: Iterable[Package], *, max_bytes: int) -> Iterator[list[Package]]:
-    """The task groups of each commit, in order: up to ``max_bytes`` and MOST_FILES files."""
-    batch: list[Package] = []
-    for package in found:
-        size = sum(each.bytes for each in batch) + package.bytes
-        files = sum(each.part.rows for each in batch) + package.part.rows
+def commit_batches(found: Iterable[RewriteTask], *, max_bytes: int) -> Iterator[list[RewriteTask]]:
+    """The rewrite tasks of each commit, in order: up to ``max_bytes`` and MOST_FILES files."""
+    batch: list[RewriteTask] = []
+    for task in found:
+        size = sum(each.bytes for each in batch) + task.bytes
+        files = sum(each.part.rows for each in batch) + task.part.rows
         if batch and (size > max_bytes or files > MOST_FILES):
             yield batch
             batch = []
-        batch.append(package)
+        batch.append(task)
     if batch:
         yield batch
 
 
-def _packages_of(part: PartSlice, most: int) -> Iterator[tuple[Any, ...]]:
-    """The task groups of a part (_SCHEMA); its rows of one bin are contiguous."""
+def _tasks_of(part: PartSlice, most: int) -> Iterator[tuple[Any, ...]]:
+    """The rewrite tasks of a part (_SCHEMA); its rows of one bin are contiguous."""
     held: _Held | None = None
     for files in _runs_of(part):
         if held is not None and not held.takes(files, most):
@@ -167,7 +167,7 @@ def _runs_of(part: PartSlice) -> Iterator[_Files]:
 
 
 class _Held:
-    """A task group under construction."""
+    """A rewrite task under construction."""
 
     def __init__(self, first: _Files) -> None:
         self._first = self._last = first

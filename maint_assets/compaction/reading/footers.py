@@ -29,7 +29,7 @@ def file_hazard(file: DataFile) -> Hazard | None:
     return None if found is None else found.of(file.add.path)
 
 
-def looked_at(
+def hazards_of_footers(
     inputs: Iterable[Add], *, table: str, target: FileSchema
 ) -> tuple[Hazard | None, list[int]]:
     """The hazard among files, and the live rows of each, from footers and deletion vectors.
@@ -53,7 +53,7 @@ def looked_at(
 def is_promising(inputs: Iterable[Add], *, table: str, target: FileSchema) -> bool:
     """Whether a rewrite of the files can succeed, as far as their footers tell."""
     try:
-        found, _ = looked_at(inputs, table=table, target=target)
+        found, _ = hazards_of_footers(inputs, table=table, target=target)
     except MaintError:
         return False
     return found is None or (found.engine is not None and not found.is_doubtful)

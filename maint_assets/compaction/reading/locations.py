@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from maint_assets.delta.paths import TableRoot
 from maint_assets.errors import UnsupportedLocationError
-from maint_assets.snapshot.resolved_paths import located
+from maint_assets.snapshot.resolved_paths import resolved_path
 
 if TYPE_CHECKING:
     from maint_assets.storage.location import Location
@@ -17,7 +17,7 @@ _FILE = "file://"
 
 def data_path(location: Location, raw: str) -> Path:
     """The file of a path in the log, which is URI-encoded."""
-    return local_path(location, located(raw, TableRoot.of(location.path)))
+    return local_path(location, resolved_path(raw, TableRoot.of(location.path)))
 
 
 def local_path(location: Location, path: str) -> Path:

@@ -21,7 +21,7 @@ from maint_assets.compaction.ordering.positions import comparable, key_columns, 
 from maint_assets.compaction.reading.data_files import DataFiles
 from maint_assets.datasets.columns import arrow_schema, column
 from maint_assets.datasets.exchange import exchanged
-from maint_assets.datasets.rows import told
+from maint_assets.datasets.rows import encode_result
 from maint_assets.snapshot.whole.live_adds import live_adds
 from maint_assets.snapshot.whole.typed_values import stats_type, typed_stats
 from maint_assets.storage.location import Location
@@ -104,7 +104,7 @@ def column_skipping(
                 _skipping(*_file_bounds(files, path, how), examples) for files in (before, after)
             )
             found.append(ColumnSkipping(name, were, are))
-        yield told(found)
+        yield encode_result(found)
 
     met = exchanged(spark, rows, by=["one"], buckets=1, scratch=scratch)
     (found,) = met.then(answer).values(list[ColumnSkipping])

@@ -16,7 +16,7 @@ from maint_assets.compaction.reading.data_files import rows_of
 from maint_assets.compaction.reading.locations import data_path
 from maint_assets.compaction.reading.row_width import RowWidth
 from maint_assets.compaction.verifying.row_hash import RowHash
-from maint_assets.datasets.parts import gathered
+from maint_assets.datasets.parts import regrouped
 from maint_assets.errors import RewriteError, one_line
 from maint_assets.storage.location import Location
 
@@ -44,7 +44,7 @@ def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriti
     try:
         expected = RowHash()
         rows = (batch for add in inputs for batch in rows_of(location, add, how.files))
-        few = gathered(_first(rows, most), most_rows=_HELD_ROWS, most_bytes=_HELD_BYTES)
+        few = regrouped(_first(rows, most), most_rows=_HELD_ROWS, most_bytes=_HELD_BYTES)
         for batch in (batch for table in few for batch in table.to_batches()):
             expected.add(batch)
         _refuse_other_hash(file, expected, location.uri, most=most)

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.datasets.exchange import exchanged, in_waves
-from maint_assets.datasets.rows import packed, units
+from maint_assets.datasets.rows import task_groups, units
 from maint_assets.delta.names import commit_name
 from maint_assets.errors import CorruptLogError
 from maint_assets.snapshot.log_units import checkpoint_units, commit_units, total_bytes
-from maint_assets.snapshot.replay import BUCKET_BYTES, SMALL_LOG_BYTES, key_texts, shares
+from maint_assets.snapshot.replay import BUCKET_BYTES, SMALL_LOG_BYTES, file_shares, key_texts
 from maint_assets.snapshot.schemas import LogUnit
 from maint_assets.snapshot.whole.actions import full_actions_of
 from maint_assets.snapshot.whole.schemas import FULL_ARROW, LIVE_ADDS_ARROW
@@ -177,8 +177,8 @@ def _newest(
     if total_bytes([*tail, *checkpoint]) <= SMALL_LOG_BYTES:
         every = [*tail, *checkpoint]
         return [units(spark, [every], both if refuse is None else winners, kind=LogUnit)]
-    cut = [share for unit in checkpoint for share in shares(unit, parallelism)]
-    groups = packed(cut, parallelism, weight=lambda unit: unit.size // unit.shares)
+    cut = [share for unit in checkpoint for share in file_shares(unit, parallelism)]
+    groups = task_groups(cut, parallelism, weight=lambda unit: unit.size // unit.shares)
     # Shares of a checkpoint are read apart, so its keys alone are shuffled to find duplicates.
     if refuse is not None and checkpoint:
         named = [[msgspec.structs.replace(each, keys=True) for each in some] for some in groups]
@@ -211,7 +211,7 @@ def _shuffled(
     def actions(some: list[LogUnit]) -> Iterator[pa.RecordBatch]:
         yield from full_actions_of(table, some)
 
-    groups = packed(read, parallelism, weight=lambda unit: unit.size)
+    groups = task_groups(read, parallelism, weight=lambda unit: unit.size)
     every = units(spark, groups, actions, kind=LogUnit)
     buckets = in_waves(-(-sum(map(_weight, read)) // BUCKET_BYTES), parallelism)
     return exchanged(spark, [every], by=_KEY, buckets=buckets, scratch=scratch)

@@ -20,7 +20,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _INFINITIES = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
-def lacks_texts(file: pq.ParquetFile) -> bool:
+def lacks_json_stats(file: pq.ParquetFile) -> bool:
     """Whether some adds of a checkpoint lack JSON statistics."""
     columns = {file.schema.column(at).path: at for at in range(len(file.schema))}
     if "add.stats" not in columns:
@@ -39,17 +39,17 @@ def _nulls(group: pq.RowGroupMetaData, column: int) -> int | None:
     return found.null_count if found is not None and found.has_null_count else None
 
 
-def instants(file: pq.ParquetFile) -> frozenset[tuple[str, ...]]:
+def int96_paths(file: pq.ParquetFile) -> frozenset[tuple[str, ...]]:
     """Paths of INT96 columns in ``stats_parsed``: UTC timestamps, though Arrow reads no zone."""
     leaves = (file.schema.column(at) for at in range(len(file.schema)))
     paths = (leaf.path.split(".") for leaf in leaves if leaf.physical_type == "INT96")
     return frozenset(tuple(path[2:]) for path in paths if path[:2] == ["add", PARSED])
 
 
-def stats_texts(parsed: pa.StructArray, moments: frozenset[tuple[str, ...]]) -> pa.Array:
+def json_stats(parsed: pa.StructArray, moments: frozenset[tuple[str, ...]]) -> pa.Array:
     """JSON statistics of each row, null if there are none.
 
-    ``moments``: the ``instants`` of the source file.
+    ``moments``: the ``int96_paths`` of the source file.
     """
     printable = _printable(parsed, (), moments)
     rows = cast("Iterable[dict[str, Any] | None]", printable.to_pylist())

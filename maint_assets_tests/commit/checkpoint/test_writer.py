@@ -549,7 +549,7 @@ def test_hint_that_cannot_be_written_is_told_in_one_sentence(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     table = story(tmp_path / "t")
-    monkeypatch.setattr(writer, "moved_hint", full)
+    monkeypatch.setattr(writer, "write_hint", full)
 
     found = r"is written, but _last_checkpoint cannot be \(.*No space left"
     with pytest.raises(CommitError, match=found):
