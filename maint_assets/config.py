@@ -278,7 +278,7 @@ def parse(text: str, *, source: str, base: Path) -> Maintenance:
         raise ConfigError(where, f"the key '{again.value}' is there twice", "keep one of them")
     if not isinstance(values.get("defaults") or {}, dict):
         where = f"{source}:{_line(node, ('defaults',))}"
-        raise ConfigError(where, "defaults: should be a mapping of keys", "mend that value")
+        raise ConfigError(where, "defaults: should be a mapping of keys", "correct that value")
     try:
         settings = Maintenance.model_validate(with_defaults(values))
     except ValidationError as error:
@@ -342,7 +342,7 @@ def _config_error(error: ValidationError, *, source: str, node: yaml.Node | None
         )
         return ConfigError(where, f"unknown key '{place[-1]}'", remedy)
     message = first["msg"].removeprefix("Value error, ")
-    return ConfigError(where, f"{key}: {message[0].lower()}{message[1:]}", "mend that value")
+    return ConfigError(where, f"{key}: {message[0].lower()}{message[1:]}", "correct that value")
 
 
 def _known_keys(place: tuple[int | str, ...]) -> list[str]:

@@ -1,30 +1,31 @@
-"""Every error a user can see: one base, one sentence each, with table, finding and remedy.
+"""Every error that a user can see: one sentence with the table, what was found, and the remedy.
 
 MaintError
   RefusedError                    exit 3: safety or an unsupported feature; nothing was touched
-    UnsupportedFeatureError       a table feature this operation does not know or must not meet
+    UnsupportedFeatureError       a table feature that the operation does not support
     NotADeltaTableError           no log below the location
-    LogTooShortError              the log no longer tells all that a VACUUM LITE would have to know
+    LogTooShortError              commits that a VACUUM LITE needs are gone from the log
     InventoryError                an inventory that is missing or lacks a column
-    UnsupportedLocationError      a URI scheme or path that is not maintained
-    RetentionError                a retention that is negative or below the table's own
-    GuardError                    a plan outside the limits, a broken table, a wrong clock
+    UnsupportedLocationError      a URI scheme or path that is not supported
+    RetentionError                a retention that is negative or shorter than the table's own
+    GuardError                    a plan beyond its limits, a broken table, a wrong clock
     StalePlanError                the plan is not the one approved, too old, or of another table
   CorruptLogError                 exit 1: a log file that cannot be read
   LogGapError                     exit 1: versions or checkpoint parts are missing
   ChecksumMismatchError           exit 1: replay and version checksum disagree
   PropertyError                   exit 1: a table property that is not valid
   CommitError                     exit 1: the log could not be written
-    NoRoomError                   exit 1: a full disk; surely nothing was committed
-  ConflictError                   exit 1: others changed the table; surely nothing was committed
-  UnknownOutcomeError             exit 1: nobody knows whether a commit was written
-  DeletionFailedError             exit 1: some planned paths are still there
-  StoppedError                    exit 1: an interrupt ended what was going on
-  RewriteError                    exit 1: a rewrite that would not keep the rows
+    NoRoomError                   exit 1: the disk is full; nothing was committed
+  ConflictError                   exit 1: a concurrent commit conflicts; nothing was committed
+  UnknownOutcomeError             exit 1: a commit may or may not have been written
+  DeletionFailedError             exit 1: some planned paths could not be deleted
+  StoppedError                    exit 1: an interrupt stopped the stage
+  RewriteError                    exit 1: new files would not hold the rows of the old ones
   StorageError                    exit 1: a directory or file that cannot be read or written
+  OrderError                      exit 2: columns that rows cannot be ordered by
   StageMissingError               exit 1: an upstream stage was never materialised
-  PredicateError                  exit 2: a partition predicate that is not one
-  ConfigError                     exit 2: a config file or argument that does not fit
+  PredicateError                  exit 2: a partition predicate that is not valid
+  ConfigError                     exit 2: a config file or argument that is not valid
 """
 
 import json
@@ -36,7 +37,7 @@ _MARKED = re.compile(re.escape(_MARK) + r"(\{.*\})$", re.MULTILINE)
 
 
 class MaintError(Exception):
-    """The base of all errors; ``args`` are the fields, all strings, so that it pickles."""
+    """Base of all errors. Its ``args`` are its fields, all strings, so that it can be pickled."""
 
     retryable: ClassVar[bool] = False
     files_may_be_removed: ClassVar[bool] = False
@@ -50,7 +51,7 @@ class MaintError(Exception):
         return f"{self.table}: {self.found}" + (f"; {self.remedy}" if self.remedy else "")
 
     def marked(self) -> str:
-        """One line of text from which ``of_text`` makes this error again on the driver."""
+        """This error as one line of text, from which ``of_text`` restores it on the driver."""
         return _MARK + json.dumps({"error": type(self).__name__, "args": list(self.args)})
 
 
@@ -61,11 +62,11 @@ class RefusedError(MaintError):
 
 
 class UnsupportedFeatureError(RefusedError):
-    """The table uses a feature that the operation does not know or must not meet."""
+    """The table has a feature that the operation does not support."""
 
 
 class LogTooShortError(RefusedError):
-    """The log no longer tells all that was removed."""
+    """Commits that tell what was removed are gone from the log."""
 
 
 class InventoryError(RefusedError):
@@ -77,15 +78,15 @@ class NotADeltaTableError(RefusedError):
 
 
 class UnsupportedLocationError(RefusedError):
-    """The URI names a storage or a place that is not maintained."""
+    """The URI names a kind of storage, or a path, that is not supported."""
 
 
 class RetentionError(RefusedError):
-    """A VACUUM was asked to keep less than the table promises its readers."""
+    """The retention asked for is shorter than the one that the table promises its readers."""
 
 
 class GuardError(RefusedError):
-    """The plan is outside the limits set for it, or the table is not as it should be."""
+    """The plan is beyond the configured limits, or the table is in a state that makes it unsafe."""
 
 
 class StalePlanError(RefusedError):
@@ -101,7 +102,7 @@ class LogGapError(MaintError):
 
 
 class ChecksumMismatchError(MaintError):
-    """Replay gave another state than the version checksum records."""
+    """Replay of the log gives another state than the version checksum records."""
 
 
 class PropertyError(MaintError):
@@ -113,19 +114,19 @@ class CommitError(MaintError):
 
 
 class NoRoomError(CommitError):
-    """A full disk or quota kept a commit from being written: surely it is not there."""
+    """The disk or the quota is full: the commit was not written."""
 
     files_may_be_removed = True
 
 
 class ConflictError(MaintError):
-    """What others committed first leaves no room for a rewrite; surely nothing was committed."""
+    """A concurrent commit conflicts with the rewrite; nothing was committed."""
 
     files_may_be_removed = True
 
 
 class UnknownOutcomeError(MaintError):
-    """The storage failed while a commit was written: it may be there now, or come later."""
+    """The storage failed during a commit: it may have been written, or may appear later."""
 
 
 class DeletionFailedError(MaintError):
@@ -133,7 +134,7 @@ class DeletionFailedError(MaintError):
 
 
 class StoppedError(MaintError):
-    """An interrupt ended a stage; what it had done until then is recorded."""
+    """An interrupt stopped a stage; what it had done by then is recorded."""
 
 
 class RewriteError(MaintError):
@@ -143,11 +144,11 @@ class RewriteError(MaintError):
 
 
 class StorageError(MaintError):
-    """The storage of a table or of the workspace does not let us read or write."""
+    """A file or directory of a table, or of the workspace, cannot be read or written."""
 
 
 class StageMissingError(MaintError):
-    """A stage was asked for whose upstream was never materialised."""
+    """An upstream stage was never materialised."""
 
 
 class OrderError(MaintError):
@@ -157,19 +158,19 @@ class OrderError(MaintError):
 
 
 class PredicateError(MaintError):
-    """A partition predicate names other columns, or is no condition."""
+    """A partition predicate names columns that are not partition columns, or is no condition."""
 
     exit_code = 2
 
 
 class ConfigError(MaintError):
-    """A config file, key or argument does not fit."""
+    """A config file, key or argument is not valid."""
 
     exit_code = 2
 
 
 def of_text(text: str) -> MaintError | None:
-    """The error that an executor marked in the text of a Spark error, or None."""
+    """The error in the text of a Spark error (see ``with_marked_errors``), or None."""
     match = _MARKED.search(text)
     if match is None:
         return None

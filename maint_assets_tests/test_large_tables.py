@@ -29,7 +29,7 @@ def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "SLICE_ENTRIES", 3)
     monkeypatch.setattr(deletion, "SMALL_PLAN", 0)
     monkeypatch.setattr("maint_assets.assets.stages.vacuum_deletion.SMALL_PLAN", 0)
-    monkeypatch.setattr("maint_assets.assets.stages.vacuum_deletion.LOOKS", 3)
+    monkeypatch.setattr("maint_assets.assets.stages.vacuum_deletion.CHECKS_PER_TASK", 3)
 
 
 def _table(path: Path, kind: str = "classic", parts: int = 2) -> TableBuilder:

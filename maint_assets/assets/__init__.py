@@ -1,1 +1,1 @@
-"""The only package that knows Dagster."""
+"""Dagster: stages as assets, with runs, checks, jobs, schedules. ``cli.launcher`` uses it, too."""

@@ -1,4 +1,4 @@
-"""The part of an executing stage in which tasks delete: it ends when none of them acts any more."""
+"""Run deleting tasks so that, however the stage ends, each deleted path is in the ledger."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from maint_assets.config import TableSettings
 
 WAIT_SECONDS = 30.0
-"""So long the end of a stage waits for tasks that act."""
+"""How long the end of a stage waits for tasks that still delete."""
 
 LEASE_SECONDS = 600.0
-"""A batch that was begun on another machine is taken to go on for so long."""
+"""How long a batch that another machine began is taken to be still running."""
 
 _UNSETTLED = "unsettled"
-"""The directory of a table's workspace that names the ledgers with open batches, or maybe so."""
+"""Directory in a table's workspace with a mark for each ledger that may have open batches."""
 
 _LEDGERS = {
     "deletion": arrow_schema(DELETION_SCHEMA),
@@ -42,13 +42,13 @@ _LEDGERS = {
 
 @contextlib.contextmanager
 def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
-    """Within it tasks delete; whatever ends it, they have ended and each deleted path has its row.
+    """Context in which tasks delete. On exit no task deletes, and each deleted path has its row.
 
-    Raises StoppedError, with what was done, when an interrupt ended it.
+    Raises StoppedError, with the number of deleted paths, after an interrupt.
     """
     ledger = run.output.rows_location
     if run.session is not None:  # before the look, or a signal between the two gives no sign
-        run.session.interrupts.tell_tasks = partial(intents.give_sign, ledger)
+        run.session.interrupts.tell_tasks = partial(intents.request_stop, ledger)
     run.refuse_stopping()
     mark = _marked(run)
     try:
@@ -56,7 +56,7 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
         run.refuse_stopping()
     except BaseException as error:
         with contextlib.suppress(OSError):
-            intents.give_sign(ledger)
+            intents.request_stop(ledger)
         left = _settled(run, wait_s=WAIT_SECONDS)
         with contextlib.suppress(MaintError, OSError):
             written = Dataset(tally(ledger).paths, digest, {})
@@ -69,9 +69,9 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
 
 
 def settle_former(store: StageStore, table: TableSettings) -> None:
-    """Records what killed runs of a table deleted last; batches that go on are left alone.
+    """Record what killed runs of a table deleted last; batches still running are left alone.
 
-    A mark says where its table lay: another one may have that name now.
+    A mark holds the location of its table: another table may have that name now.
     """
     base = Location.of(store.base_uri).below(table.name)
     for mark in base.file(_UNSETTLED).glob("*"):
@@ -85,7 +85,7 @@ def settle_former(store: StageStore, table: TableSettings) -> None:
 
 
 def _marked(run: StageRun) -> Path:
-    """The mark of a ledger that may have open batches: nobody has to look through all of them."""
+    """Write the mark of a ledger that may have open batches, so that later runs find it at once."""
     place = Location.of(run.store.base_uri).below(run.table.name)
     mark = place.file(f"{_UNSETTLED}/{run.stage}.{run.run_ids[0]}")
     try:
@@ -93,12 +93,12 @@ def _marked(run: StageRun) -> Path:
         mark.write_text(Location.of(run.table.uri).path, encoding="utf-8")
     except OSError as error:
         found = f"the workspace {place.uri} cannot be written ({one_line(error)})"
-        raise StorageError(run.table.uri, found, "make room and run it again") from error
+        raise StorageError(run.table.uri, found, "free disk space and run again") from error
     return mark
 
 
 def _settled(run: StageRun, *, wait_s: float) -> int:
-    """The batches of this stage that are open still after the time to wait for them."""
+    """The number of this stage's batches that are still open after waiting for them."""
     ledger, until = run.output.rows_location, time.monotonic() + wait_s
     table, schema = Location.of(run.table.uri), _LEDGERS[run.stage]
     left = 0
@@ -107,7 +107,7 @@ def _settled(run: StageRun, *, wait_s: float) -> int:
             if time.monotonic() > until:
                 break
             time.sleep(0.05)
-    intents.tidy(ledger)
+    intents.remove_leftovers(ledger)
     return left
 
 
@@ -121,5 +121,5 @@ def _stopped(run: StageRun, planned: int, left: int) -> StoppedError:
     deleted = done.files["deleted"] + done.directories["deleted"]
     found = f"stopped: {deleted:,} of {planned:,} paths were deleted, see the ledger {ledger.path}"
     if left:
-        found += f"; {left} tasks did not end within {WAIT_SECONDS:.0f} s and may delete on"
+        found += f"; {left} tasks did not end within {WAIT_SECONDS:.0f} s and may still delete"
     return StoppedError(run.table.uri, found, "run it again to finish")

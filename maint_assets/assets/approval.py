@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """The digest of the approved plan and who approved it; none for an automatic execution."""
+    """The digest of the approved plan and who approved it; None for an automatic execution."""
 
     plan: str | None = None
     by: str | None = None
@@ -29,13 +29,15 @@ class Approval:
         return self.plan is not None
 
     def refuse_other(self, run: StageRun, planned: str, digest: str, *, table: str) -> None:
-        """StalePlanError when the current plan of a stage is not what is approved, or is done.
+        """Raise StalePlanError if the current plan is not the approved one, or was executed.
 
-        So it is when the plan is of a table elsewhere: the ``uri`` in the config has changed since.
-        A plan whose execution failed or was interrupted may be executed again.
+        Also if the table was elsewhere when it was planned (``uri`` has changed in the config). A
+        plan whose execution failed or was interrupted may be executed again.
         """
         if Location.of(table).path != Location.of(run.table.uri).path:
-            found = f"plan {digest} is of {table}, and table {run.table.name} lies elsewhere now"
+            found = (
+                f"plan {digest} is of {table}, and table {run.table.name} has another location now"
+            )
             raise StalePlanError(run.table.uri, found, "plan again")
         if self.plan is None:
             if not run.is_of_this_run(planned):
@@ -60,16 +62,16 @@ class Approval:
 
 
 def plan_digest(*marks: object) -> str:
-    """The digest of a plan: of what it is for, and last of the digest of its rows."""
+    """Digest of a plan: of the marks of its table and version, and of the digest of its rows."""
     return hashlib.sha256("\n".join(map(str, marks)).encode()).hexdigest()[:32]
 
 
 def refuse_other_rows(
     run: StageRun, planned: str, schema: T.StructType, *, marks: tuple[object, ...], digest: str
 ) -> None:
-    """StalePlanError where a digest is not of these marks and the rows that the plan has now.
+    """Raise StalePlanError if the plan's rows or marks are no longer those of its digest.
 
-    The files of the rows themselves are looked at by the tasks that read them.
+    Compares the recorded digests of the parts; tasks compare the files when they read them.
     """
     plan = run.upstream(planned)
     rows = plan.digest_of_parts(schema)

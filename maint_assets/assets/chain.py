@@ -1,4 +1,4 @@
-"""The table of stages: what each depends on, computes, shows and checks."""
+"""The stages of each chain: dependencies, what they compute, their checks and display."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Branch = Literal["vacuum", "compaction", "log_cleanup"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of a chain: a planning one has ``compute``, an executing one ``execute``."""
+    """One stage of a chain: a planning stage has ``compute``, an executing one ``execute``."""
 
     name: str
     deps: tuple[str, ...]
@@ -86,13 +86,13 @@ class Stage:
 
     @property
     def preview_schema(self) -> T.StructType:
-        """The columns that a preview shows: all, or those ``previewed``, in that order."""
+        """The columns of the preview: those in ``previewed``, in that order, or all."""
         if not self.previewed:
             return self.schema
         return type(self.schema)([self.schema[name] for name in self.previewed])
 
     def approval(self, table: TableSettings) -> str:
-        """Whether a table's plans of this branch need a person: ``manual`` or ``auto``."""
+        """How plans of this branch are approved for a table: ``manual`` or ``auto``."""
         return {
             "vacuum": table.vacuum.approval,
             "compaction": table.compaction.approval,
@@ -110,7 +110,7 @@ VACUUM_STAGES: Mapping[str, Stage] = {
     for stage in (
         _SNAPSHOT,
         Stage(
-            "valid_files", ("snapshot",), "Paths that must stay, and why.",
+            "valid_files", ("snapshot",), "Paths that a retained version needs, and why.",
             VALID_FILES_SCHEMA, valid_files_line, valid_files_stage,
         ),
         Stage(
@@ -119,7 +119,7 @@ VACUUM_STAGES: Mapping[str, Stage] = {
         ),
         Stage(
             "diff", ("snapshot", "valid_files", "listing"),
-            "The plan: files and directories that may go, and the commits that removed them.",
+            "The plan: files and directories to delete, and the commits that removed them.",
             DIFF_SCHEMA, diff_line, diff_stage,
             (checks.NONE_MISSING, checks.NONE_LOST, checks.NOTHING_VALID),
         ),
@@ -138,7 +138,7 @@ COMPACTION_STAGES: Mapping[str, Stage] = {
         _SNAPSHOT,
         Stage(
             "compaction_bins", ("snapshot",),
-            "The plan: live files that are rewritten together, and why.",
+            "The plan: live files to rewrite together, and why.",
             COMPACTION_SCHEMA, bins_line, compaction_bins_stage, branch="compaction",
             pictures={"picture": planned_picture},
             previewed=("partition", "path", "size", "rows", "deleted", "reason", "bin"),
@@ -161,7 +161,7 @@ LOG_CLEANUP_STAGES: Mapping[str, Stage] = {
         _SNAPSHOT,
         Stage(
             "expired_logs", ("snapshot",),
-            "The plan: files of the log that no kept version needs, and what it is kept from.",
+            "The plan: log files that no retained version needs.",
             EXPIRED_SCHEMA, expired_line, expired_logs_stage, (CHECKPOINTS_SOUND,),
             branch="log_cleanup",
             previewed=("kind", "version", "size", "reason", "path"),
@@ -184,4 +184,4 @@ CHAINS: Mapping[Branch, Mapping[str, Stage]] = {
 }
 
 STAGES: Mapping[str, Stage] = {**VACUUM_STAGES, **COMPACTION_STAGES, **LOG_CLEANUP_STAGES}
-"""Every stage of a table once."""
+"""All stages by name."""

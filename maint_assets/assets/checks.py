@@ -1,4 +1,4 @@
-"""Asset checks: what a person should know at a glance. Safety never rests on them."""
+"""Asset checks: what a person should see at a glance. Safety does not depend on them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 _UNKNOWN = dg.AssetCheckSeverity.WARN
-"""What nobody looked at blocks nothing."""
+"""A check that was not evaluated blocks nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of one stage: whether it holds, None where nobody looked, and the numbers of it."""
+    """A check of one stage. ``holds`` returns the outcome (None: not evaluated) and metadata."""
 
     name: str
     description: str
@@ -36,7 +36,7 @@ class Check:
         )
 
     def result(self, run: StageRun, summary: Any) -> dg.AssetCheckResult:
-        """The check evaluated on what a stage made."""
+        """Evaluate the check on the summary of a stage."""
         passed, shown = self.holds(run, summary)
         return dg.AssetCheckResult(
             passed=bool(passed),
@@ -100,7 +100,7 @@ def _all_done(_: StageRun, done: DeletionSummary) -> tuple[bool, dict[str, Any]]
 
 CHECKSUM = Check(
     "log_checksum_agrees",
-    "Replay counts what the version checksum records.",
+    "Replay of the log counts the files and bytes that the version checksum records.",
     _checksum,
     blocking=False,
 )
@@ -112,18 +112,18 @@ NONE_MISSING = Check(
 )
 NONE_LOST = Check(
     "no_file_lost_to_checkpoint",
-    "The checkpoint holds every file that a commit before it adds and none removes.",
+    "The checkpoint holds each file that an earlier commit adds and no commit removes.",
     _none_lost,
     blocking=False,
 )
 NOTHING_VALID = Check(
-    "nothing_valid_in_plan", "No planned path is one that must stay.", _nothing_valid
+    "nothing_valid_in_plan", "No planned path is needed by a retained version.", _nothing_valid
 )
 ACTIVE_THERE = Check(
     "active_files_are_there",
-    "After the deletion every active file is there that was there before.",
+    "Every live file that existed before the deletion still exists.",
     _active_there,
 )
 ALL_DONE = Check(
-    "nothing_failed", "Every planned path is gone or skipped with a reason.", _all_done
+    "nothing_failed", "Every planned path was deleted, or skipped for a recorded reason.", _all_done
 )

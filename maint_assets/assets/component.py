@@ -1,4 +1,4 @@
-"""The chain as a Dagster component: the keys of ``maintenance.yaml`` in a ``defs.yaml``."""
+"""The chains as a Dagster component: the keys of ``maintenance.yaml`` in a ``defs.yaml``."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Optional
@@ -12,7 +12,7 @@ from maint_assets.config import TableSettings, VacuumSettings
 
 
 class TableDefaults(BaseModel):
-    """What holds for each table that does not say otherwise."""
+    """Defaults for every table of the component."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,7 +23,7 @@ class TableDefaults(BaseModel):
 
 
 def _rendered(context: dg.ResolutionContext, model: Any) -> Any:
-    """A model with its templates rendered; keys that were not given stay so."""
+    """A model with its templates rendered; keys that were not set remain unset."""
     return type(model)(**context.resolve_value(model.model_dump(exclude_unset=True)))
 
 
@@ -32,7 +32,7 @@ def _rendered_tables(context: dg.ResolutionContext, tables: Sequence[Any]) -> li
 
 
 class DeltaMaintenanceComponent(dg.Component, dg.Resolvable, dg.Model):
-    """Maintenance chains of Delta tables, each hung off the assets in ``depends_on``.
+    """Maintenance chains of Delta tables, each downstream of the assets in ``depends_on``.
 
     The project supplies the resource ``maintenance``, a ``maint_assets.StageStore``: where plans
     and ledgers are kept, and how Spark is started. Relative paths are relative to ``defs.yaml``.

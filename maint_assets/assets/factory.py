@@ -1,4 +1,4 @@
-"""One chain of assets a table, hung off the user's own asset: the factory behind every door."""
+"""The factory of all chains: the stages of a table as assets, downstream of the user's asset."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from maint_assets.assets.acting import settle_former
 from maint_assets.assets.approval import Approval
 from maint_assets.assets.chain import CHAINS, STAGES, Stage
 from maint_assets.assets.interrupts import RunStoppedError, ending_its_run, is_interrupt
-from maint_assets.assets.progress import told
+from maint_assets.assets.progress import reporting_progress
 from maint_assets.assets.spark_resource import stage as spark_stage
 from maint_assets.assets.spark_resource import typed_errors
 from maint_assets.assets.stage_run import StageRun
@@ -38,14 +38,14 @@ SpecHook = Callable[[dg.AssetSpec, TableSettings], dg.AssetSpec]
 
 
 class ApprovedPlan(dg.Config):
-    """The approval of a plan: the digest that its stage shows, and who approves."""
+    """Config of an executing asset: the digest of the approved plan, and who approves it."""
 
     approved_plan: str
     approved_by: Optional[str] = None  # noqa: UP045 - Dagster reads it on Python 3.10
 
 
 class AutomaticPlan(dg.Config):
-    """No approval needed: the plan of the same run; a digest approves another one."""
+    """Config of an executing asset with automatic approval; no digest: the plan of its run."""
 
     approved_plan: Optional[str] = None  # noqa: UP045
     approved_by: Optional[str] = None  # noqa: UP045
@@ -149,7 +149,7 @@ def _materialized(
     table: TableSettings,
     compute: Callable[[StageRun], StageResult],
 ) -> Iterator[dg.MaterializeResult]:
-    """One stage run: its errors become failures that say what to do, retried where it may help.
+    """Run one stage; its errors become Dagster failures, retried only if that may help.
 
     A generator: its handlers of signals stay until Dagster has taken the result, and nothing of
     Dagster's runs under a retry policy before them.
@@ -178,7 +178,7 @@ def _materialized(
             spark_stage(lambda: store.spark, context.run.run_id, description) as spark,
         ):
             run = replace(run, session=spark)
-            with told(description, partial(stage.progress, run), log=logger.info):
+            with reporting_progress(description, partial(stage.progress, run), log=logger.info):
                 made = _materialize_result(stage, run, compute(run))
             run.hold()
             spark.close()
@@ -192,7 +192,7 @@ def _materialized(
 
 
 def _refuse_interrupted(context: dg.AssetExecutionContext) -> None:
-    """RunStoppedError in a run that Terminate or a signal has reached, in any process."""
+    """Raise RunStoppedError in a run that was terminated or interrupted, in any process."""
     instance, run_id = context.instance, context.run.run_id
     run = instance.get_run_by_id(run_id)
     if run is not None and run.status in _CANCELED:

@@ -1,4 +1,4 @@
-"""Signals as whoever launches a run in this process hears them: Dagster forgets the last ones."""
+"""Signals for the code that launches a run in this process: Dagster drops the last ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_READ = 4096
 
 @contextlib.contextmanager
 def hearing() -> Iterator[Callable[[], bool]]:
-    """Within it, whether a signal came: also one that Dagster forgets at the end of a run.
+    """Context that records signals, also those that Dagster drops at the end of a run.
 
     SIGHUP is taken as SIGTERM, which Dagster keeps between two stages. Main thread only.
     """

@@ -1,4 +1,4 @@
-"""How a stage ends when it is interrupted: Ctrl-C, Terminate, SIGTERM, or a terminal that closes.
+"""End a stage in order after Ctrl-C, Terminate, SIGTERM or SIGHUP.
 
 A signal is not raised at once: PySpark's call into the JVM would leave its answer unread, and
 whatever spoke to the JVM next would fail in the place of the interrupt. It is kept, the tasks are
@@ -32,7 +32,7 @@ INTERRUPTS = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
 
 PATIENCE_SECONDS = 60.0
 GRACE_SECONDS = 3.0
-"""So long tasks that act may take to end by themselves before Spark cancels their job."""
+"""How long deleting tasks may take to end by themselves before Spark cancels their job."""
 
 _AGAIN_SECONDS = 0.5
 _CANCEL_SECONDS = 5.0
@@ -44,7 +44,7 @@ _NAMES = {"KeyboardInterrupt", "DagsterExecutionInterruptedError", "RunStoppedEr
 _MOST_STOPPED = 100
 
 _stopped: dict[str, MaintError] = {}
-"""The last runs of this process that were interrupted, each with what is to tell of it."""
+"""The last interrupted runs of this process, each with its error."""
 
 
 class RunStoppedError(dg.DagsterExecutionInterruptedError, dg.DagsterError):
@@ -55,19 +55,19 @@ class RunStoppedError(dg.DagsterExecutionInterruptedError, dg.DagsterError):
     """
 
 
-def stopped(run_id: str) -> MaintError | None:
-    """What is to tell of a run that was interrupted in one of its stages; None of any other."""
+def stop_error(run_id: str) -> MaintError | None:
+    """The error of a run that was interrupted in one of its stages; None for other runs."""
     return _stopped.get(run_id)
 
 
 def refuse_stopped(run_id: str) -> None:
-    """RunStoppedError in a run that was interrupted."""
+    """Raise RunStoppedError in a run that was interrupted."""
     if run_id in _stopped:
         raise RunStoppedError(f"nothing more is started: {_stopped[run_id]}")
 
 
 def is_interrupt(error: SerializableErrorInfo | None) -> bool:
-    """Whether an error that Dagster recorded is an interrupt, or was made of one."""
+    """Whether an error that Dagster recorded is an interrupt, or was caused by one."""
     while error is not None and error.cls_name not in _NAMES:
         error = error.cause
     return error is not None
@@ -75,7 +75,7 @@ def is_interrupt(error: SerializableErrorInfo | None) -> bool:
 
 @contextlib.contextmanager
 def ending_its_run(run_id: str, where: str) -> Iterator[None]:
-    """Within it any interrupt is the last of its run: one outside ``interruptible`` as well."""
+    """Context in which any interrupt ends the run, also one outside ``interruptible``."""
     try:
         yield
     except RunStoppedError:
@@ -85,7 +85,7 @@ def ending_its_run(run_id: str, where: str) -> Iterator[None]:
 
 
 def _noted(run_id: str, told: MaintError) -> RunStoppedError:
-    """The interrupt of a run, which starts nothing more."""
+    """Record the interrupt of a run, so that it starts no further stage."""
     _stopped[run_id] = told
     while len(_stopped) > _MOST_STOPPED:
         _stopped.pop(next(iter(_stopped)))
@@ -93,7 +93,7 @@ def _noted(run_id: str, told: MaintError) -> RunStoppedError:
 
 
 class Interrupts:
-    """Whether a stage is to stop, whether its result counts then, and how it is ended."""
+    """The interrupts of one stage: whether it is to stop, and whether its result counts."""
 
     def __init__(self, run_id: str, where: str) -> None:
         self.run_id, self.where = run_id, where
@@ -105,42 +105,42 @@ class Interrupts:
         self._main = threading.main_thread().ident or 0
 
     def refuse(self) -> None:
-        """DagsterExecutionInterruptedError when the stage is to stop."""
+        """Raise DagsterExecutionInterruptedError if the stage is to stop."""
         if self.is_asked:
             raise dg.DagsterExecutionInterruptedError(self.where)
 
     def hold(self) -> None:
-        """The work is done: an interrupt waits until the result is recorded."""
+        """Defer interrupts until the result is recorded: the work is done."""
         self.is_held = True
 
     def install(self) -> dict[int, object]:
-        """Hears the signals from now on, and gives the handlers that there were."""
+        """Install the signal handlers; returns the former ones."""
         heard = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
         return {each: signal.signal(each, self._hear) for each in heard}
 
     def uninstall(self, previous: dict[int, object]) -> None:
-        """Puts the handlers back; where Dagster has put its own meanwhile, those stay."""
+        """Restore the handlers, except where Dagster has installed its own meanwhile."""
         for number, handler in previous.items():
             if signal.getsignal(number) == self._hear:
                 signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
 
     def watch(self) -> threading.Thread:
-        """The thread that acts on a signal."""
+        """Body of the thread that acts on a signal."""
         thread = threading.Thread(target=self._watch, name="interrupts", daemon=True)
         thread.start()
         return thread
 
     def ended(self) -> None:
-        """The stage has come to its end."""
+        """Mark the stage as ended."""
         self._heard.put(None)
 
     def as_raised(self, cause: BaseException | None) -> BaseException:
-        """The interrupt, noted so that the run starts nothing more."""
+        """Record the interrupt, so that the run starts no further stage, and return it."""
         told = cause if isinstance(cause, MaintError) else None
         return _noted(self.run_id, told or StoppedError(self.where, "stopped before its end"))
 
     def note_held(self) -> None:
-        """Notes an interrupt that came when all was done: the run starts nothing more."""
+        """Record an interrupt that came after the work was done: no further stage starts."""
         found = "interrupted when all was done, and recorded"
         _noted(self.run_id, StoppedError(self.where, found, "nothing more was started"))
 
@@ -185,7 +185,7 @@ class Interrupts:
 
 @contextlib.contextmanager
 def interruptible(run_id: str, where: str) -> Iterator[Interrupts]:
-    """Within it a signal brings the stage to its end, and then only is raised.
+    """Context in which a signal first ends the stage in order, and is raised after that.
 
     Whatever else the stage ends with then, the interrupt is what it raises; none where its result
     counts. Main thread only.

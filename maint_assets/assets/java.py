@@ -1,4 +1,4 @@
-"""A Java for Spark: the system's, else the one that the ``jre`` extra brings."""
+"""Find a Java for Spark: the system's, else the one of the ``jre`` extra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two jobs over all tables, and schedules that launch one run a table."""
+"""The jobs over all tables, and the schedules, which launch one run for each table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def build_maintenance_definitions(settings: Maintenance) -> dg.Definitions:
-    """Everything that Dagster loads for a config: assets, jobs, schedules, one resource.
+    """The Dagster definitions of a config: assets, jobs, schedules and the resource.
 
     ``maintenance_plan`` only plans. ``maintenance_execute`` also executes what has
     ``approval: auto``. Schedules ship stopped.
@@ -42,7 +42,7 @@ def build_maintenance_definitions(settings: Maintenance) -> dg.Definitions:
 def build_table_definitions(
     settings: Maintenance, *, get_asset_spec: SpecHook | None = None
 ) -> dg.Definitions:
-    """Assets, jobs and schedules of a config, to be merged into a project with other assets.
+    """Assets, jobs and schedules of a config, for a project that has other assets as well.
 
     Neither executor nor resource: the project sets them. Jobs are named after the key prefix.
     """
@@ -60,7 +60,7 @@ def build_table_definitions(
 
 
 def refuse_unloadable(settings: Maintenance, *, config: str) -> None:
-    """ConfigError for what only Dagster can tell to be wrong: a cron schedule, an owner."""
+    """Raise ConfigError for values that only Dagster can validate: cron schedules and owners."""
     try:
         build_maintenance_definitions(settings)
     except (dg.DagsterError, CheckError) as error:
@@ -68,14 +68,14 @@ def refuse_unloadable(settings: Maintenance, *, config: str) -> None:
 
 
 def stage_store(settings: Maintenance) -> StageStore:
-    """The resource of the chain for a config."""
+    """The resource of the chains for a config."""
     return StageStore(base_uri=settings.workspace, pyspark=spark_resource(settings.spark))
 
 
 def planned_keys(
     table: TableSettings, key_prefix: Sequence[str], branches: Iterable[Branch] = tuple(CHAINS)
 ) -> list[dg.AssetKey]:
-    """The planning stages of a table, of all branches or of some."""
+    """Asset keys of the planning stages of a table, of all branches or of some."""
     return [
         stage_key(table, stage.name, key_prefix)
         for stage in _stages(branches)
@@ -84,7 +84,7 @@ def planned_keys(
 
 
 def executed_keys(table: TableSettings, key_prefix: Sequence[str]) -> list[dg.AssetKey]:
-    """What an unattended run executes: all plans, and those with approval ``auto`` too."""
+    """Asset keys of an unattended run: planning stages, executing ones with ``approval: auto``."""
     return [
         stage_key(table, stage.name, key_prefix)
         for stage in _stages(CHAINS)
@@ -148,5 +148,5 @@ def _schedule(  # noqa: PLR0917
 
 
 def _name(settings: Maintenance, *what: str) -> str:
-    """A name that differs between sets of tables with different key prefixes."""
+    """A name that is unique to a key prefix."""
     return re.sub(r"\W", "_", "_".join([*(settings.key_prefix or ("maintenance",)), *what]))

@@ -1,4 +1,4 @@
-"""Sizes, times and counts as people read them."""
+"""Sizes, times and counts formatted for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 def human_bytes(size: float) -> str:
-    """A size as people write it: ``14.5 KB``."""
+    """A size for people: ``14.5 KB``."""
     unit = 0
     while size >= _STEP and unit < len(_UNITS) - 1:
         size, unit = size / _STEP, unit + 1
@@ -38,5 +38,5 @@ def human_count(number: int, noun: str) -> str:
 
 
 def human_rest(counts: Mapping[str, int]) -> str:
-    """``, 2 missing, 1 failed``: counts that are not 0, each behind a comma."""
+    """``, 2 missing, 1 failed``: the counts that are not 0."""
     return "".join(f", {count:,} {what}" for what, count in counts.items() if count)

@@ -1,4 +1,4 @@
-"""How far a long stage has come: shown on a terminal each second, and in the run's log."""
+"""Progress of a long stage: on the terminal each second, and in the log of the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from maint_assets.assets.stage_run import StageRun
 
 SHOWN = logging.getLogger("maint_assets_progress")
-"""What a terminal shows; outside of the loggers that Dagster records, as it says much."""
+"""Logger of the terminal's progress; not one that Dagster records, as it has many lines."""
 
 SHOWN_SECONDS = 1.0
 LOGGED_SECONDS = 15.0
@@ -25,7 +25,7 @@ LOGGED_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What is done of what there is to do, counted in ``unit``."""
+    """Progress: how many of how many ``unit`` are done."""
 
     done: int
     total: int
@@ -36,10 +36,10 @@ class Share:
 
 
 @contextlib.contextmanager
-def told(
+def reporting_progress(
     what: str, measured: Callable[[], Share | None], *, log: Callable[[str], None]
 ) -> Iterator[None]:
-    """Within it, progress is shown about every second and logged about every 15 seconds."""
+    """Context in which progress is shown about every second and logged about every 15 seconds."""
     SHOWN.info("%s", what, extra={"progress": None})
     stop = threading.Event()
 
@@ -66,7 +66,7 @@ def told(
 
 
 def recorded_share(run: StageRun, planned_stage: str, planned: Callable[[], int]) -> Share | None:
-    """The planned paths whose outcome is in the ledger, to a batch; before the first the tasks."""
+    """Planned paths with an outcome in the ledger; before the first batch is recorded, tasks."""
     batches = len(ledger_files(run.output.rows_location))
     if planned_stage not in run.known or not batches:
         return tasks_of(run)
@@ -75,7 +75,7 @@ def recorded_share(run: StageRun, planned_stage: str, planned: Callable[[], int]
 
 
 def tasks_of(run: StageRun) -> Share | None:
-    """The tasks of the stages that Spark runs now; None while it runs none."""
+    """Progress of the Spark stages that run now, in tasks; None while there is none."""
     if run.session is None or not run.session.is_started or run.is_stopping:
         return None
     tracker = run.spark.sparkContext.statusTracker()

@@ -1,4 +1,4 @@
-"""The Spark side of a run: session settings, parallelism, errors of executors, and Terminate."""
+"""Spark in a run: the session and its settings, errors of executors, and cancelling jobs."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ DEFAULTS = {
 }
 
 SPARK_ERRORS = (PySparkException, Py4JError)
-"""What a failed job raises: the second where no Python code failed, or when the JVM is gone."""
+"""Errors of a failed job; Py4J's where no Python code failed, or after the JVM has ended."""
 
 
 def spark_resource(settings: Mapping[str, str]) -> LazyPySparkResource:
-    """The resource that starts one session a run, when the first stage asks for it.
+    """The resource that starts one session for a run, at its first use.
 
     A local master gets this interpreter for its Python workers, and loopback addresses.
     """
@@ -55,7 +55,7 @@ def spark_resource(settings: Mapping[str, str]) -> LazyPySparkResource:
 
 
 def session(resource: LazyPySparkResource) -> SparkSession:
-    """The session of the resource, with an interpreter and a Java to run on."""
+    """The session of the resource; finds an interpreter and a Java for it first."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     find_java()
     with _whole_start():
@@ -63,7 +63,7 @@ def session(resource: LazyPySparkResource) -> SparkSession:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at once: the unit that work is cut by."""
+    """How many tasks run at once; work is divided by it."""
     try:
         return max(spark.sparkContext.defaultParallelism, 1)
     except PySparkException:  # Spark Connect has no context
@@ -72,7 +72,7 @@ def parallelism(spark: SparkSession) -> int:
 
 @contextlib.contextmanager
 def typed_errors() -> Iterator[None]:
-    """Within it, an error that an executor marked is raised as what it was."""
+    """Context that raises errors marked by an executor as the MaintError they were."""
     try:
         yield
     except SPARK_ERRORS as error:
@@ -83,7 +83,7 @@ def typed_errors() -> Iterator[None]:
 
 
 class StageSession:
-    """The session as one stage uses it: started when it is first asked for, its jobs tagged."""
+    """The session for one stage: started at its first use, its jobs tagged."""
 
     def __init__(
         self,
@@ -100,12 +100,12 @@ class StageSession:
 
     @property
     def is_started(self) -> bool:
-        """Whether the stage has asked for the session."""
+        """Whether the stage has used the session."""
         return self._spark is not None
 
     @property
     def spark(self) -> SparkSession:
-        """The session; DagsterExecutionInterruptedError when the stage is to stop."""
+        """The session; Raise DagsterExecutionInterruptedError if the stage is to stop."""
         self.interrupts.refuse()
         if self._spark is None:
             self._spark = self._tagged(self._session())
@@ -113,7 +113,7 @@ class StageSession:
         return self._spark
 
     def close(self) -> None:
-        """Takes the tag off again; not after an interrupt, which gives the session up."""
+        """Remove the tag; not after an interrupt, as the session is abandoned then."""
         tags, self._tags = self._tags, None
         if tags is not None and not self.interrupts.is_asked:
             tags.remove(self._run_id)
@@ -133,7 +133,7 @@ class StageSession:
 def stage(
     session: Callable[[], SparkSession], run_id: str, description: str
 ) -> Iterator[StageSession]:
-    """Within it, Spark's jobs bear the stage's name, and an interrupt ends them and the stage.
+    """Context in which Spark's jobs have the stage's name, and end with it on an interrupt.
 
     Refuses to begin in a run that was interrupted before. See ``interrupts``.
     """
@@ -150,10 +150,10 @@ def stage(
 
 @contextlib.contextmanager
 def _whole_start() -> Iterator[None]:
-    """Kills the Java that was started within it when an error or interrupt ends the start.
+    """Context that kills the Java started in it, if an error or interrupt ends the start.
 
-    On its way out PySpark removes the directory in which that Java is to tell its port. Java then
-    fails in its main thread alone, before it looks whether we are still there, and stays for ever.
+    On exit PySpark removes the directory into which that Java is to write its port. Java then
+    fails in its main thread only, before it checks whether its parent is alive, and runs forever.
     """
     try:
         yield
@@ -167,7 +167,7 @@ def _whole_start() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Tags:
-    """How jobs are tagged, and cancelled by their tag from any thread."""
+    """Tag jobs, and cancel them by their tag from any thread."""
 
     add: Callable[[str], None]
     remove: Callable[[str], None]
@@ -175,7 +175,7 @@ class _Tags:
 
 
 def _tags(spark: SparkSession) -> _Tags:
-    """The tags of the context: a classic session knows its own in one thread only."""
+    """Tags by the Spark context: those of a classic session hold for one thread only."""
     try:
         context = spark.sparkContext
     except PySparkException:  # Spark Connect has no context

@@ -1,4 +1,4 @@
-"""One stage in one run: its inputs by name, its output dataset, the clock and the session."""
+"""One stage in one run: its upstream datasets by name, its output, the clock and the session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from maint_assets.assets.spark_resource import parallelism
 from maint_assets.assets.stage_store import StageResult
-from maint_assets.datasets.intents import give_sign
+from maint_assets.datasets.intents import request_stop
 from maint_assets.datasets.rows import part_rows
 from maint_assets.errors import StalePlanError, one_line
 from maint_assets.storage.location import Location
@@ -36,7 +36,7 @@ _MOST_REPORTS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """An execution of a plan that came to its end: in which run, and when."""
+    """A completed execution of a plan: its run, and when."""
 
     run_id: str
     time_ms: int
@@ -44,7 +44,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class StageRun:
-    """What a stage needs to read its upstream, to compute and to write."""
+    """What a stage needs to read upstream datasets, to compute, and to write its own."""
 
     table: TableSettings
     stage: str
@@ -62,23 +62,23 @@ class StageRun:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether an interrupt has come."""
+        """Whether the stage was interrupted."""
         return self.session is not None and self.session.interrupts.is_asked
 
     @property
     def is_held(self) -> bool:
-        """Whether the work is done, so that its result counts whatever comes."""
+        """Whether the work is done, so that its result counts even after an interrupt."""
         return self.session is not None and self.session.interrupts.is_held
 
     def refuse_stopping(self) -> None:
-        """DagsterExecutionInterruptedError once an interrupt has come."""
+        """Raise DagsterExecutionInterruptedError if the stage was interrupted."""
         if self.session is not None:
             self.session.interrupts.refuse()
 
     def hold(self, *, even_stopping: bool = False) -> None:
-        """The work is done and its result counts: an interrupt waits until that is recorded.
+        """Defer interrupts until the result is recorded: the work is done and counts.
 
-        DagsterExecutionInterruptedError where one has come before, unless ``even_stopping``.
+        Raises DagsterExecutionInterruptedError after an earlier one, unless ``even_stopping``.
         """
         if self.session is None or self.is_held:
             return
@@ -97,13 +97,13 @@ class StageRun:
         return self.store.dataset(self.table.name, self.stage, self.run_ids[0])
 
     @contextlib.contextmanager
-    def told_to_stop(self, directory: str) -> Iterator[None]:
-        """Within it, tasks that look into a directory for the sign to stop get it there."""
+    def stop_signal_in(self, directory: str) -> Iterator[None]:
+        """Context in which an interrupt puts the stop signal for tasks into a directory."""
         if self.session is None:
             yield
             return
         place = Location.of(directory)
-        self.session.interrupts.tell_tasks = partial(give_sign, place)
+        self.session.interrupts.tell_tasks = partial(request_stop, place)
         yield
         self.session.interrupts.tell_tasks = None
 
@@ -112,7 +112,7 @@ class StageRun:
         return self.store.now_ms()
 
     def upstream(self, stage: str) -> StageDataset:
-        """The newest dataset of another stage of the table, when it was first asked for."""
+        """The newest dataset of another stage of the table, as of the first call."""
         return self._latest(stage)[1]
 
     def run_of(self, stage: str) -> str:
@@ -120,13 +120,13 @@ class StageRun:
         return self._latest(stage)[0]
 
     def is_of_this_run(self, stage: str) -> bool:
-        """Whether that dataset is of this run, or of the one it re-executes."""
+        """Whether that dataset was made by this run, or by the one it re-executes."""
         return self.run_of(stage) in self.run_ids
 
     def executed_since(self, planned: str, digest: str) -> Execution | None:
         """The completed execution of a plan by this stage since the plan was made, if any.
 
-        Not only the newest materialisation counts: anybody may report one in the UI.
+        Looks at all materialisations since, as anybody may report one by hand in the UI.
         """
         plan = self.instance.get_latest_materialization_event(self._key(planned))
         if plan is None:
@@ -139,12 +139,12 @@ class StageRun:
         return None
 
     def rows(self, stage: str, *, task_rows: int = 0) -> Rows:
-        """The rows of another stage, divided among as many tasks as they are worth."""
+        """The rows of another stage, divided among tasks by their number."""
         parts = self.upstream(stage).parts()
         return part_rows(self.spark, parts, parallelism=self.parallelism, task_rows=task_rows)
 
     def summary(self, stage: str, kind: type[Summary]) -> Summary:
-        """The summary of another stage. StalePlanError for one that another release wrote."""
+        """The summary of another stage. Raises StalePlanError if another release wrote it."""
         try:
             return self.upstream(stage).summary(kind)
         except msgspec.DecodeError as error:
@@ -152,7 +152,7 @@ class StageRun:
             raise StalePlanError(self.table.uri, found, "run the chain again") from error
 
     def result(self, written: Dataset, summary: Any) -> StageResult:
-        """The result of this stage, its summary written beside the rows: the dataset is complete.
+        """Write the summary, which completes the dataset, and return the result of this stage.
 
         ``summary`` is a dataclass or a msgspec.Struct.
         """

@@ -1,4 +1,4 @@
-"""Where stage outputs lie: one immutable dataset a materialisation, found through the event log."""
+"""The workspace: one immutable dataset for each materialisation, found through the event log."""
 
 import contextlib
 import hashlib
@@ -26,9 +26,9 @@ from maint_assets.datasets.parts import (
     Part,
     Target,
     Written,
-    both_sums,
+    add_sums,
+    as_storage_error,
     columns_of,
-    unwritten,
 )
 from maint_assets.datasets.rows import Rows
 from maint_assets.errors import StageMissingError, one_line
@@ -40,11 +40,11 @@ Summary = TypeVar("Summary")
 logger = logging.getLogger(__name__)
 
 LEFT_SECONDS = 86_400
-"""Rows on their way that nobody has written to for so long are those of a run that was killed."""
+"""Scratch directories without a write for this long were left by a killed run."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The rows of a dataset: number, digest, the parts that hold them, the largest of them."""
+    """The rows of a dataset: their number, digest, parts, and the largest of them."""
 
     rows: int
     digest: str
@@ -54,7 +54,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A dataset as it was written: number of rows, digest of the rows, measured numbers."""
+    """A written dataset: number of rows, digest of the rows, measures."""
 
     rows: int
     digest: str
@@ -77,7 +77,7 @@ class StageDataset:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the stage got as far as its summary."""
+        """Whether the stage wrote its summary, which it does last."""
         return self._summary.exists()
 
     def parts(self) -> list[Part]:
@@ -86,21 +86,21 @@ class StageDataset:
         return [msgspec.structs.replace(part, path=str(place.file(part.path))) for part in named]
 
     def digest_of_parts(self, schema: T.StructType) -> str | None:
-        """The digest that the rows of all parts should have; None where their sums are unknown."""
+        """The digest of the rows by the sums of their parts; None if those are unknown."""
         rows, sums = 0, [0, 0]
         for part in self._read_manifest().parts:
             if part.sums is None:
                 return None
-            rows, sums = rows + part.rows, both_sums(sums, part.sums)
+            rows, sums = rows + part.rows, add_sums(sums, part.sums)
         return _digest(schema.names, rows, sums)
 
     def has_columns(self, schema: T.StructType) -> bool:
-        """Whether rows have the columns of a schema, as far as they can be read."""
+        """Whether the rows have the columns of a schema; True if they cannot be read."""
         known = (columns_of(part) for part in self.parts())
         return all(names in {None, tuple(schema.names)} for names in known)
 
     def largest(self) -> list[dict[str, Any]]:
-        """The largest rows, for people to look at."""
+        """The largest rows, for the preview."""
         return self._read_manifest().largest
 
     def summary(self, kind: type[Summary]) -> Summary:
@@ -108,7 +108,7 @@ class StageDataset:
         return msgspec.json.decode(self._summary.read_bytes(), type=kind)
 
     def write_summary(self, summary: Any) -> None:
-        """Writes the summary, last of all: a dataset that has one is complete."""
+        """Write the summary, last: a dataset that has one is complete."""
         _write(self._summary, summary)
 
     def write_rows(
@@ -119,18 +119,18 @@ class StageDataset:
         *,
         keep: pc.Expression | None = None,
     ) -> Dataset:
-        """Writes rows in one pass that also counts, digests and measures them.
+        """Write rows in one pass that also counts, digests and measures them.
 
         Rows that ``keep`` leaves out are only measured.
         """
         target = Target(self.rows_location.path, arrow_schema(schema), measures, keep)
-        total = target.nothing()
+        total = target.empty()
         for some in rows:
             total = total.plus(some.write(target), measures)
         return self.written_rows(total, schema)
 
     def written_rows(self, total: Written, schema: T.StructType) -> Dataset:
-        """The dataset of rows that are written already; writes which parts hold them."""
+        """Write the manifest of rows that tasks have written already."""
         digest = _digest(schema.names, total.rows, total.sums)
         made = Dataset(total.rows, digest, total.measured)
         self.write_manifest(made, total.parts, total.largest)
@@ -138,9 +138,9 @@ class StageDataset:
 
     @contextlib.contextmanager
     def scratch(self) -> Generator[str, None, None]:
-        """A directory for rows on their way, removed at the end.
+        """Context with a scratch directory for shuffled rows, removed at the end.
 
-        One that a killed run of the table left is removed by the next after LEFT_SECONDS.
+        Those that killed runs of the table left are removed after LEFT_SECONDS.
         """
         every = Path(self.location.path).parents[1] / "scratch"
         for left in _left_in(every):
@@ -154,7 +154,7 @@ class StageDataset:
     def write_manifest(
         self, made: Dataset, parts: Iterable[Part], largest: list[dict[str, Any]]
     ) -> None:
-        """Writes which parts hold the rows."""
+        """Write the manifest: which parts hold the rows."""
         named = [msgspec.structs.replace(part, path=Path(part.path).name) for part in parts]
         _write(self._manifest, Manifest(made.rows, made.digest, named, largest))
 
@@ -172,14 +172,14 @@ class StageDataset:
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What a stage made: its dataset's numbers and its summary."""
+    """The result of a stage: its dataset and its summary."""
 
     written: Dataset
     summary: Any
 
 
 class StageStore(dg.ConfigurableResource):
-    """The one resource of the chain: the workspace of stage outputs and the Spark session.
+    """The resource of all chains: the workspace with the outputs of stages, and the Spark session.
 
     ``base_uri`` lies outside of every table.
     """
@@ -188,7 +188,7 @@ class StageStore(dg.ConfigurableResource):
     pyspark: dg.ResourceDependency[LazyPySparkResource]
 
     def now_ms(self) -> int:
-        """The time now in ms; no setting, or anybody with a launchpad could pass by a retention."""
+        """The time now in ms. Not configurable: the launchpad could else bypass a retention."""
         return int(time.time() * 1000)
 
     @property
@@ -201,9 +201,9 @@ class StageStore(dg.ConfigurableResource):
         return StageDataset(Location.of(self.base_uri).below(table, stage, run_id))
 
     def handled(self, table: str) -> Handled | None:
-        """How far complete runs have handled the log of a table; None where nothing tells.
+        """Up to which version VACUUM LITE has handled the log of a table; None if not recorded.
 
-        A file that cannot be read is as good as none: then more is looked at, or mode lite refuses.
+        A file that cannot be read counts as none: mode lite then reads more of the log, or refuses.
         """
         try:
             return msgspec.json.decode(self._handled(table).read_bytes(), type=Handled)
@@ -214,14 +214,14 @@ class StageStore(dg.ConfigurableResource):
             return None
 
     def write_handled(self, table: str, handled: Handled) -> None:
-        """Notes how far a table is handled."""
+        """Record up to which version a table is handled."""
         _write(self._handled(table), handled)
 
     def _handled(self, table: str) -> Path:
         return Location.of(self.base_uri).below(table).file("handled.json")
 
     def latest(self, instance: dg.DagsterInstance, key: dg.AssetKey) -> tuple[str, StageDataset]:
-        """Run id and dataset of the newest materialisation of a stage, by the event log.
+        """Run id and dataset of the newest materialisation of a stage, from the event log.
 
         The same rule in the same run, in a later one and on re-execution. Raises
         StageMissingError.
@@ -239,7 +239,7 @@ class StageStore(dg.ConfigurableResource):
 
 
 def _left_in(scratch: Path) -> list[Path]:
-    """The directories of runs that have written nothing into them for LEFT_SECONDS."""
+    """Scratch directories without a write for LEFT_SECONDS."""
     before = time.time() - LEFT_SECONDS
     found = scratch.iterdir() if scratch.is_dir() else ()
     with contextlib.suppress(OSError):  # another run has just ended, or it is not ours to remove
@@ -253,7 +253,7 @@ def _is_older(directory: Path, time_s: float) -> bool:
 
 
 def _write(path: Path, value: Any) -> None:
-    with unwritten(path.parent):
+    with as_storage_error(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{uuid.uuid4()}.tmp")
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(value)))

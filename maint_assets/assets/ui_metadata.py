@@ -1,4 +1,4 @@
-"""What a person sees of a materialisation: a summary line, numbers that plot, schema, preview."""
+"""Metadata of a materialisation in the UI: summary, numbers for plots, schema, preview."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import dagster as dg
 import msgspec
 
 from maint_assets.assets.numbers import human_time
-from maint_assets.delta.timestamps import shown_length
+from maint_assets.delta.timestamps import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,14 +59,14 @@ def metadata(
 
 
 def _moment(name: str, value: int) -> str:
-    """A length or a point of time: as a number in ms it would be noise among the plots."""
+    """A duration or time as text: as numbers in ms they would clutter the plots."""
     if name.endswith("retention_ms"):
-        return shown_length(value)
+        return duration_text(value)
     return human_time(value)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested numbers under joined names, so that each has a plot of its own."""
+    """Nested numbers under joined names, so that each gets its own plot."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, (dict, msgspec.Struct)):
@@ -95,7 +95,7 @@ def column_schema(schema: T.StructType) -> dg.TableSchema:
 
 
 def preview(rows: list[dict[str, Any]], schema: T.StructType) -> dg.TableMetadataValue:
-    """Rows as people read them, times readable; a column that says nothing is left out."""
+    """Rows for people: times as text, empty columns left out."""
     told = [field for field in schema if any(row[field.name] is not None for row in rows)]
     columns = [dg.TableColumn(field.name.removesuffix("_ms"), _shown_type(field)) for field in told]
     records = [

@@ -1,4 +1,4 @@
-"""The workspace of a config, looked at before any table is read and Spark is started."""
+"""Refuse an unusable workspace before any table is read and Spark is started."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _BESIDE = "put it beside the tables"
 
 
 def refuse_workspace(workspace: str, tables: Iterable[TableSettings], *, source: str) -> None:
-    """ConfigError for a workspace among the files of a table, or where nothing can be written.
+    """Raise ConfigError if the workspace is inside a table, or cannot be written.
 
-    ``source`` names the config in errors, or the only table. Nothing is made.
+    ``source`` names the config, or the only table, in errors. Nothing is created.
     """
     try:
         place = Path(Location.of(workspace).path)
@@ -51,7 +51,7 @@ def _refuse_unwritable(place: Path, *, source: str) -> None:
 
 
 def _root(table: TableSettings) -> Path | None:
-    """Where a table lies; None where that is what its own run has to tell."""
+    """The root of a table; None for an unsupported location, which its own run refuses."""
     try:
         return Path(Location.of(table.uri).path)
     except UnsupportedLocationError:
@@ -59,7 +59,7 @@ def _root(table: TableSettings) -> Path | None:
 
 
 def _is_among(place: Path, table: Path) -> bool:
-    """Whether a directory lies where a table has files: not in one that VACUUM passes over."""
+    """Whether a directory is among a table's files; hidden ones, which VACUUM skips, are not."""
     if not place.is_relative_to(table):
         return False
     first = next(iter(place.relative_to(table).parts), "")

@@ -1,4 +1,4 @@
-"""A checkpoint that a person asked for: written at once, recorded, and shown."""
+"""The command ``checkpoint``: written at once, recorded, and shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from maint_assets.assets.numbers import human_bytes, human_count
-from maint_assets.assets.progress import tasks_of, told
+from maint_assets.assets.progress import reporting_progress, tasks_of
 from maint_assets.assets.spark_resource import stage, typed_errors
 from maint_assets.assets.stage_run import StageRun
 from maint_assets.commit.checkpoint.writer import WrittenCheckpoint, write_checkpoint
@@ -29,7 +29,7 @@ STAGE = "checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReport:
-    """What became of the checkpoint of a table's newest version."""
+    """The checkpoint of a table's newest version: written, or found."""
 
     table: str
     written: WrittenCheckpoint
@@ -53,9 +53,9 @@ class CheckpointReport:
 
 
 def checkpoint(launcher: Launcher, table: TableSettings) -> CheckpointReport:
-    """The checkpoint of the newest version, written unless it has one; see ``write_checkpoint``.
+    """Write the checkpoint of the newest version, unless it has one; see ``write_checkpoint``.
 
-    What was done is noted in the workspace, as of any stage.
+    The outcome is recorded in the workspace, like that of a stage.
     """
     started, key = time.monotonic(), launcher.key(table, STAGE)
     run = StageRun(table, STAGE, key, launcher.store, launcher.instance, (str(uuid.uuid4()),))
@@ -67,7 +67,7 @@ def checkpoint(launcher: Launcher, table: TableSettings) -> CheckpointReport:
         run.output.scratch() as scratch,
     ):
         run = replace(run, session=spark)
-        with told(STAGE, partial(tasks_of, run), log=lambda _: None):
+        with reporting_progress(STAGE, partial(tasks_of, run), log=lambda _: None):
             written = write_checkpoint(
                 run.spark, head, parallelism=run.parallelism, scratch=scratch, now_ms=run.now_ms()
             )
@@ -77,7 +77,7 @@ def checkpoint(launcher: Launcher, table: TableSettings) -> CheckpointReport:
 
 
 def show_checkpoint(console: Console, report: CheckpointReport) -> None:
-    """Prints in one sentence what the checkpoint holds, or that there was one."""
+    """Print in one sentence what the checkpoint holds, or that the version had one."""
     done, table = report.written, f"[bold]{escape(report.table)}[/]"
     if not done.made:
         console.print(f"{table}: version {done.version} has a checkpoint already.", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The command line: parse, call one function, print. It plans by default; --execute acts."""
+"""The command line: parse, call one function, print. Plans by default; ``--execute`` acts."""
 
 from __future__ import annotations
 
@@ -23,51 +23,51 @@ from maint_assets.errors import ConfigError, MaintError
 
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-_paths = click.option("--paths", is_flag=True, help="Name every planned path.")
-_execute = click.option("--execute", is_flag=True, help="Act; without it, only plan.")
-_yes = click.option("--yes", is_flag=True, help="Do not ask before acting.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+_paths = click.option("--paths", is_flag=True, help="List every planned path.")
+_execute = click.option("--execute", is_flag=True, help="Execute the plan; without it, only plan.")
+_yes = click.option("--yes", is_flag=True, help="Do not ask before executing.")
 _workspace = click.option(
     "--workspace", default="./.maint", show_default=True, help="Where plans and ledgers are kept."
 )
 _at_once = click.option("--execute", "--yes", "_at_once", is_flag=True, hidden=True)
-"""As the commands that plan have them; what is written at once has nothing to plan."""
+"""Accepted and ignored: ``checkpoint`` acts at once, but people and scripts pass them."""
 
 _OPTIONS = {
     "--target-file-size": "--target-size",
     "--compaction": "--min-size",
     "--log-cleanup": "--mode",
 }
-"""Keys of the config whose option has another name."""
+"""Options that are named otherwise than their key in the config."""
 
 _NAME_LENGTH = 100
-"""A table's name is that of a directory of the workspace: it must fit, with a mark behind it."""
+"""A table's name is a directory in the workspace: shorter than 255 bytes with its hash."""
 
 _config_file = click.argument("config_file", default=config.DEFAULT_CONFIG)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--debug", is_flag=True, help="Logs and tracebacks.")
+@click.option("--debug", is_flag=True, help="Show logs and tracebacks.")
 @click.version_option(package_name="maint-assets")
 def cli(debug: bool) -> None:  # noqa: FBT001
-    """Maintain Delta tables: see what may go and why, then let it go."""
+    """Maintain Delta tables: VACUUM, OPTIMIZE and log cleanup, planned first, then executed."""
     logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR, stream=sys.stderr)
     os.environ["MAINT_ASSETS_DEBUG"] = "1" if debug else ""
 
 
 @cli.command()
 @click.argument("table_uri")
-@click.option("--retention", help='How long unneeded files are kept, such as "7 days".')
+@click.option("--retention", help='How long removed files are kept, such as "7 days".')
 @click.option("--allow-short-retention", is_flag=True, help="Allow less than the table promises.")
 @click.option(
     "--mode",
     type=click.Choice(["full", "lite", "inventory"]),
-    help="What is looked at: all files, those that the log removed, or an inventory.",
+    help="Take candidates from a listing of all files, from the log, or from an inventory.",
 )
 @click.option(
     "--allow-missing-files",
     is_flag=True,
-    help="Execute although files that the table needs were not found.",
+    help="Execute even if live files of the table are missing.",
 )
 @click.option("--inventory", help="A Parquet or Delta path, or a Spark table; see docs/vacuum.md.")
 @_execute
@@ -76,7 +76,7 @@ def cli(debug: bool) -> None:  # noqa: FBT001
 @_json
 @_workspace
 def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
-    """Plan, and with --execute delete, what no retained version of a table needs."""
+    """Delete the files that no retained version of a table needs; only plan without --execute."""
     from maint_assets.cli.vacuum import execute_vacuum, plan_vacuum, show_done, show_plan
 
     asked = {name: options[name] for name in ("allow_short_retention", "allow_missing_files")}
@@ -90,21 +90,21 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
 
 @cli.command()
 @click.argument("table_uri")
-@click.option("--where", help="Only partitions of which this condition in Spark SQL holds.")
+@click.option("--where", help="Rewrite only partitions that match this Spark SQL predicate.")
 @click.option(
-    "--purge", is_flag=True, help="Rewrite exactly the files with deleted rows or dropped columns."
+    "--purge", is_flag=True, help="Rewrite only the files with deleted rows or dropped columns."
 )
-@click.option("--zorder-by", help="Order rows by these columns, separated by commas.")
+@click.option("--zorder-by", help="Z-order rows by these columns, separated by commas.")
 @click.option(
-    "--full", is_flag=True, help="Order again what is ordered otherwise or in several pieces."
+    "--full", is_flag=True, help="Order all files again, also those that were ordered before."
 )
 @click.option("--target-size", help="Size of the new files, such as 256MB.")
-@click.option("--min-size", help="Smaller files are merged; half of the target if not given.")
-@click.option("--max-bytes", help="Rewrite at most so much; the rest is postponed.")
+@click.option("--min-size", help="Merge files smaller than this; by default half of the target.")
+@click.option("--max-bytes", help="Rewrite at most this much; the rest is left to the next run.")
 @click.option(
     "--verify-rows",
     type=click.Choice(["off", "sampled", "full"]),
-    help="Of how many bins rows are compared before the commit; sampled if not given.",
+    help="For how many bins rows are compared before the commit; by default sampled.",
 )
 @_execute
 @_yes
@@ -112,7 +112,7 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
 @_json
 @_workspace
 def optimize(table_uri: str, workspace: str, **options: Any) -> None:
-    """Plan, and with --execute make, few large files of many small ones."""
+    """Rewrite many small files into few large ones; only plan without --execute."""
     from maint_assets.cli.compaction import (
         execute_compaction,
         plan_compaction,
@@ -143,27 +143,27 @@ def optimize(table_uri: str, workspace: str, **options: Any) -> None:
 @click.option(
     "--mode",
     type=click.Choice(["protocol", "spark"]),
-    help="By PROTOCOL, or exactly as delta-spark does it; protocol if not given.",
+    help="Follow the Delta protocol, or do exactly as delta-spark; by default protocol.",
 )
 @click.option(
     "--granularity",
     type=click.Choice(["day", "hour", "minute"]),
-    help="What the cutoff is cut to, in UTC; day if not given.",
+    help="Round the cutoff down to a whole unit, in UTC; by default day.",
 )
 @click.option(
     "--create-anchor-checkpoint",
     is_flag=True,
-    help="Where no checkpoint is as old as the cutoff, write one first.",
+    help="If no checkpoint is as old as the cutoff, write one first.",
 )
-@click.option("--min-keep-version", type=int, help="Keep this version and all newer ones.")
-@click.option("--force", is_flag=True, help="Clean although the table's property forbids it.")
+@click.option("--min-keep-version", type=int, help="Keep this version and all later ones readable.")
+@click.option("--force", is_flag=True, help="Clean even if a property of the table disables it.")
 @_execute
 @_yes
 @_paths
 @_json
 @_workspace
 def clean_log(table_uri: str, workspace: str, **options: Any) -> None:
-    """Plan, and with --execute delete, the files of the log that no kept version needs."""
+    """Delete the log files that no retained version needs; only plan without --execute."""
     from maint_assets.cli.log_cleanup import (
         execute_log_cleanup,
         plan_log_cleanup,
@@ -185,7 +185,7 @@ def clean_log(table_uri: str, workspace: str, **options: Any) -> None:
 @_json
 @_workspace
 def inspect(table_uri: str, workspace: str, as_json: bool) -> None:  # noqa: FBT001
-    """Show what a table is: version, files, features, and what is refused on it."""
+    """Show a table: version, files, features, and which operations are refused on it."""
     from maint_assets.cli.inspect import inspection, inspection_json, show_inspection
 
     settings, table = _one_table(table_uri, workspace)
@@ -203,7 +203,7 @@ def inspect(table_uri: str, workspace: str, as_json: bool) -> None:  # noqa: FBT
 @_json
 @_workspace
 def checkpoint(table_uri: str, workspace: str, as_json: bool, **_: Any) -> None:  # noqa: FBT001
-    """Write a checkpoint of the newest version at once: new files only, nothing is deleted."""
+    """Write a checkpoint of the newest version at once; no file is deleted."""
     from maint_assets.cli import checkpoint as checkpoint_report
 
     settings, table = _one_table(table_uri, workspace)
@@ -217,17 +217,17 @@ def checkpoint(table_uri: str, workspace: str, as_json: bool, **_: Any) -> None:
 
 @cli.command()
 @_config_file
-@click.option("--table", "names", multiple=True, help="Only this table; repeatable.")
+@click.option("--table", "names", multiple=True, help="Only this table; may be repeated.")
 @click.option("--only", multiple=True, type=click.Choice(["vacuum", "compaction", "log_cleanup"]))
 @_execute
 @_yes
 @_paths
 @_json
 def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **options: Any) -> None:
-    """Plan, and with --execute maintain, the tables of a config."""
+    """Maintain the tables of a config; only plan without --execute."""
     from maint_assets.assets.chain import CHAINS, Branch
     from maint_assets.assets.workspace import refuse_workspace
-    from maint_assets.cli.tables import run_tables, show_fleet
+    from maint_assets.cli.tables import run_tables, show_tables
 
     settings = config.load(config_file)
     refuse_workspace(settings.workspace, settings.tables, source=config_file)
@@ -243,7 +243,7 @@ def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **optio
     if options["as_json"]:
         _print_json({"tables": {n: r.json(paths=options["paths"]) for n, r in reports.items()}})
     else:
-        show_fleet(out, reports, paths=options["paths"])
+        show_tables(out, reports, paths=options["paths"])
     codes = [r.error.exit_code for r in reports.values() if r.error is not None]
     if codes:
         sys.exit(1 if 1 in codes else codes[0])
@@ -268,16 +268,16 @@ def check(config_file: str, as_json: bool) -> None:  # noqa: FBT001
 
 
 @cli.command()
-@click.option("--directory", default=".demo", show_default=True, help="Where the lake is made.")
+@click.option("--directory", default=".demo", show_default=True, help="Directory of the lake.")
 def demo(directory: str) -> None:
-    """Make a small lake of real Delta tables, maintain it, and say what happened and why."""
+    """Make a small lake of real Delta tables, maintain it, and show what was done and why."""
     from maint_assets.cli.demo import show_demo
 
     show_demo(out, Path(directory), launcher=_launcher)
 
 
 def main() -> None:
-    """Run the command line; every error is one sentence on stderr and an exit code."""
+    """Run the command line. Each error is one sentence on stderr, and an exit code."""
     debug = "--debug" in sys.argv
     try:
         cli.main(standalone_mode=False)
@@ -313,7 +313,7 @@ def _print_json(value: dict[str, Any]) -> None:
 def _one_table(
     uri: str, workspace: str, **asked: dict[str, Any]
 ) -> tuple[config.Maintenance, config.TableSettings]:
-    """Settings for one table that no config names: its name comes from its location."""
+    """Settings for one table without a config: its name is made from its location."""
     from maint_assets.assets.workspace import refuse_workspace
     from maint_assets.storage.location import Location
 
@@ -326,14 +326,14 @@ def _one_table(
         first = error.errors()[0]
         option = "--" + str(first["loc"][-1]).replace("_", "-")
         message = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(_OPTIONS.get(option, option), message, "mend that value") from None
+        raise ConfigError(_OPTIONS.get(option, option), message, "correct that value") from None
     refuse_workspace(workspace, [table], source=path)
     place = Location.of(workspace).path
     return config.Maintenance(workspace=place, tables=(table,)), table
 
 
 class _Steps(NamedTuple):
-    """What a branch does with one table, and how it is shown."""
+    """The functions of a branch for one table: plan and execute it, show the outcome of each."""
 
     plan: Callable[..., Any]
     show_plan: Callable[..., None]
@@ -348,7 +348,7 @@ def _maintain(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Plans one table and, if asked and agreed to, executes the plan; raises what ended it."""
+    """Plan one table and, with ``--execute`` and consent, execute the plan; raises its error."""
     with _launcher(settings) as launcher:
         report = steps.plan(launcher, table)
         if not options["as_json"]:
@@ -365,7 +365,7 @@ def _maintain(
 
 @contextlib.contextmanager
 def _launcher(settings: config.Maintenance) -> Iterator[Any]:
-    """A launcher whose stages are shown while they run; Spark's own noise goes to a file."""
+    """A launcher that shows the progress of stages; Spark's own output goes to a file."""
     from maint_assets.cli.console import progress, quiet_session
     from maint_assets.cli.launcher import launcher
     from maint_assets.storage.location import Location
@@ -379,7 +379,7 @@ def _launcher(settings: config.Maintenance) -> Iterator[Any]:
 
 
 def _agreed(report: Any, options: dict[str, Any]) -> bool:
-    """Whether a person agrees to the plan; not asked without a terminal or with --yes."""
+    """Whether the person consents; they are not asked without a terminal or with ``--yes``."""
     if options["yes"] or options["as_json"] or not sys.stdin.isatty() or report.is_empty:
         return True
     return click.confirm(report.question, err=True)

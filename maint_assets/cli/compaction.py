@@ -1,4 +1,4 @@
-"""A compaction on the command line: planned and executed, as JSON and in the terminal."""
+"""The command ``optimize``: plan and execute, print as JSON or for people."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.table import Table
 from maint_assets.assets.display.compaction import WORDS, verified_line
 from maint_assets.assets.numbers import human_bytes, human_count
 from maint_assets.assets.stages.compaction import BinsSummary, RewrittenSummary
+from maint_assets.compaction.planning.schema import COMPACTION_ARROW
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """A compaction from plan to its commits; ``done`` None when it was not executed."""
+    """A compaction from plan to commits; ``done`` is None if it was not executed."""
 
     planned: BinsSummary
     bins: StageDataset
@@ -38,12 +39,12 @@ class CompactionReport:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the plan is empty."""
         return not self.planned.plan.bins
 
     @property
     def question(self) -> str:
-        """What a person is asked before the plan is executed."""
+        """The question before the plan is executed."""
         plan = self.planned.plan
         return f"Rewrite {plan.files:,} files of {plan.table} into about {plan.expected_files:,}?"
 
@@ -85,11 +86,13 @@ class CompactionReport:
             "ledger": self.ledger,
             "plan": self.bins.rows_location.path,
         }
+        if paths:
+            shown["paths"] = planned_inputs(self.bins)
         return shown
 
 
 def plan_compaction(launcher: Launcher, table: TableSettings) -> CompactionReport:
-    """A plan of a table; raises the error that ended the planning."""
+    """Plan a table; raises the error that ended the planning."""
     bins, launched = launcher.planned(table, "compaction", "compaction_bins")
     return CompactionReport(bins.summary(BinsSummary), bins, launched.seconds)
 
@@ -97,7 +100,7 @@ def plan_compaction(launcher: Launcher, table: TableSettings) -> CompactionRepor
 def execute_compaction(
     launcher: Launcher, table: TableSettings, report: CompactionReport, *, by: str
 ) -> CompactionReport:
-    """The planned compaction executed; ``error`` is set when some bins failed."""
+    """Execute the planned compaction; ``error`` is set if some bins failed."""
     digest = report.planned.plan.digest
     done, launched = launcher.executed(table, digest, by, stage="rewritten_files")
     return CompactionReport(
@@ -110,8 +113,15 @@ def execute_compaction(
     )
 
 
+def planned_inputs(bins: StageDataset) -> list[str]:
+    """The files of all bins, sorted. Holds all paths in memory: only for ``--paths``."""
+    paths = [part.path for part in bins.parts()]
+    rows = ds.dataset(paths, COMPACTION_ARROW, format="parquet")
+    return sorted(rows.to_table(columns=["path"]).column("path").to_pylist())
+
+
 def show_bins(console: Console, report: CompactionReport, *, paths: bool = False) -> None:
-    """Prints what is to be rewritten and why, and what stays and why."""
+    """Print what is to be rewritten, what stays, and why."""
     plan, planned = report.planned.plan, report.planned
     console.print(f"[bold]{escape(plan.table)}[/] at version {plan.version}")
     reasons = Table("live files", "count", "bytes", box=None, pad_edge=False, header_style="dim")
@@ -138,7 +148,7 @@ def show_bins(console: Console, report: CompactionReport, *, paths: bool = False
 
 
 def show_rewritten(console: Console, report: CompactionReport) -> None:
-    """Prints what was rewritten, in which versions, and what was not and why."""
+    """Print what was rewritten, in which versions, and what was not and why."""
     done = report.done
     if done is None:
         return

@@ -1,4 +1,4 @@
-"""The terminal while stages run: their progress, and Spark's own output out of the way."""
+"""The terminal while stages run: progress bars; Spark's own output goes to a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def progress(console: Console) -> Iterator[None]:
-    """Within it, the stage that runs is shown on a terminal, and how far it is."""
+    """Context in which the terminal shows the running stage and its progress."""
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     handler = _BarHandler(shown)
@@ -38,7 +38,7 @@ def progress(console: Console) -> Iterator[None]:
 
 
 class _BarHandler(logging.Handler):
-    """One bar: a stage's name, then how much of it is done."""
+    """Logging handler that draws one progress bar."""
 
     def __init__(self, shown: Progress) -> None:
         super().__init__(logging.INFO)
@@ -58,7 +58,7 @@ class _BarHandler(logging.Handler):
 
 
 def quiet_session(store: StageStore, workspace: Path) -> None:
-    """Starts the session with Spark's own output in ``spark.log`` of the workspace."""
+    """Start the session with Spark's own output in ``spark.log`` of the workspace."""
     workspace.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     kept = os.dup(2)

@@ -1,4 +1,4 @@
-"""A small lake of real Delta tables, its maintenance, and what a person should see of it."""
+"""The command ``demo``: a small lake of real Delta tables, and its maintenance."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def show_demo(
     *,
     launcher: Callable[[Any], AbstractContextManager[Launcher]],
 ) -> None:
-    """Makes the lake, plans and executes the vacuum of each table, and says how to go on."""
+    """Make the lake, plan and execute the vacuum of each table, and show what to try next."""
     config = make_lake(directory)
     console.rule("three Delta tables, some of their files no longer needed")
     settings = load(config)
@@ -70,7 +70,7 @@ def show_demo(
 
 
 def make_lake(directory: Path) -> Path:
-    """The config of a fresh lake of three tables, written by delta-rs below a directory."""
+    """Write a lake of three tables with delta-rs; returns its config."""
     lake = directory / "lake"
     shutil.rmtree(directory, ignore_errors=True)
     lake.mkdir(parents=True)
@@ -83,7 +83,7 @@ def make_lake(directory: Path) -> Path:
 
 
 def _orders(path: Path) -> None:
-    """Partitioned by day and by names that need escaping; a partition deleted, some rewritten."""
+    """A table with partition values that need escaping; a partition deleted, others rewritten."""
     from deltalake import DeltaTable  # noqa: PLC0415
 
     days, shops = ["2026-10-01", "2026-10-02", "2026-10-03"], ["Köln / Mitte", "50% off", "a b"]
@@ -100,7 +100,7 @@ def _orders(path: Path) -> None:
 
 
 def _events(path: Path) -> None:
-    """Many small appends, then compacted: the small files are no longer needed."""
+    """A table of many small appends that was compacted, so that the small files are tombstones."""
     from deltalake import DeltaTable  # noqa: PLC0415
 
     for number in range(12):
@@ -111,7 +111,7 @@ def _events(path: Path) -> None:
 
 
 def _customers(path: Path) -> None:
-    """Overwritten twice, with a file of a job that failed."""
+    """A table that was overwritten twice, with the orphan of a failed job."""
     for number in range(3):
         _write(
             path, [(i, f"name {i} {number}") for i in range(50)], ["id", "name"], mode="overwrite"
@@ -143,7 +143,7 @@ def _write(
 
 
 def _age(path: Path) -> None:
-    """Makes a table a month old: its files and the times in its log."""
+    """Make a table a month older: its files and the times in its log."""
     then = time.time() - _OLD_DAYS * 86_400
     for commit in sorted((path / "_delta_log").glob("*.json")):
         text = commit.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a table is: ``maint-assets inspect`` as JSON and in the terminal."""
+"""The command ``inspect``: a table's snapshot as JSON or for people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def inspection(launcher: Launcher, table: TableSettings) -> tuple[SnapshotSummary, Launched]:
-    """The snapshot of a table; raises the error that ended it."""
+    """Read the snapshot of a table; raises the error that ended it."""
     launched = launcher.plan(table, stages=["snapshot"])
     if launched.error is not None:
         raise launched.error
@@ -47,7 +47,7 @@ def inspection_json(seen: SnapshotSummary) -> dict[str, Any]:
 
 
 def show_inspection(console: Console, seen: SnapshotSummary) -> None:
-    """Prints what a table is and what is refused on it."""
+    """Print the snapshot of a table, and which operations are refused on it."""
     rows = {
         "table": seen.table,
         "id": seen.table_id,

@@ -1,4 +1,4 @@
-"""The chain launched from Python: a plan of some tables, and the execution of what was planned."""
+"""Launch chains from Python: plan tables, and execute their plans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import dagster as dg
 from maint_assets.assets.acting import settle_former
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
 from maint_assets.assets.hearing import hearing
-from maint_assets.assets.interrupts import is_interrupt, stopped
+from maint_assets.assets.interrupts import is_interrupt, stop_error
 from maint_assets.assets.jobs import planned_keys, stage_store
 from maint_assets.assets.stage_store import StageDataset, StageStore
 from maint_assets.errors import MaintError, StoppedError, of_text
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A finished run: its id, its seconds by stage, and the error that ended it, if one did."""
+    """A finished run: its id, seconds by stage, and the error that ended it, if any."""
 
     run_id: str
     seconds: dict[str, float]
@@ -39,7 +39,7 @@ class Launched:
 class Launcher:
     """Runs stages of configured tables in this process, on one instance and one session.
 
-    ``around`` is entered for each run: a progress display.
+    ``around`` is a context manager entered for each run: a progress display.
     """
 
     def __init__(self, settings: Maintenance, instance: dg.DagsterInstance) -> None:
@@ -51,7 +51,7 @@ class Launcher:
     def plan(
         self, table: TableSettings, branch: Branch = "vacuum", stages: Sequence[str] | None = None
     ) -> Launched:
-        """A run of the planning stages of a branch, or of some of them."""
+        """Run the planning stages of a branch, or some of them."""
         keys = planned_keys(table, self.settings.key_prefix, [branch])
         wanted = keys if stages is None else [key for key in keys if key.path[-1] in stages]
         return self._run(table, wanted, {})
@@ -59,7 +59,7 @@ class Launcher:
     def execute(
         self, table: TableSettings, digest: str, by: str, *, stage: str = "deletion"
     ) -> Launched:
-        """A run of an executing stage on the plan with that digest, approved by a person."""
+        """Run an executing stage on the plan with that digest, as approved by a person."""
         key = stage_key(table, stage, self.settings.key_prefix)
         config = {"approved_plan": digest, "approved_by": by}
         return self._run(table, [key], {"ops": {key.to_python_identifier(): {"config": config}}})
@@ -67,7 +67,7 @@ class Launcher:
     def planned(
         self, table: TableSettings, branch: Branch, stage: str
     ) -> tuple[StageDataset, Launched]:
-        """The plan of a branch, and the run that made it; raises the error that ended that."""
+        """Plan a branch: its dataset and its run. Raises the error that ended the run."""
         launched = self.plan(table, branch)
         if launched.error is not None:
             raise launched.error
@@ -76,7 +76,7 @@ class Launcher:
     def executed(
         self, table: TableSettings, digest: str, by: str, *, stage: str
     ) -> tuple[StageDataset, Launched]:
-        """What the execution of a plan wrote, and its run; raises what ended it before an end."""
+        """Execute a plan: its dataset and its run. Raises the error that ended the run early."""
         launched = self.execute(table, digest, by, stage=stage)
         done = self.dataset(table, stage, launched)
         if not done.is_complete and launched.error is not None:
@@ -88,7 +88,7 @@ class Launcher:
         return stage_key(table, stage, self.settings.key_prefix)
 
     def dataset(self, table: TableSettings, stage: str, run: Launched) -> StageDataset:
-        """What a stage of a run wrote."""
+        """The dataset that a stage wrote in a run."""
         return self.store.dataset(table.name, stage, run.run_id)
 
     def _run(
@@ -112,7 +112,7 @@ class Launcher:
         return Launched(result.run_id, _seconds(result), stopped_by or _error(result))
 
     def _assets(self, table: TableSettings) -> list[dg.AssetsDefinition]:
-        """The assets of a table, those of the run before if it was of the same one."""
+        """The assets of a table; cached for the next run of the same table."""
         if self._built is None or self._built[0] != table:
             prefix = self.settings.key_prefix
             self._built = table, build_maintenance_assets(table, key_prefix=prefix, retries=None)
@@ -121,7 +121,7 @@ class Launcher:
 
 @contextlib.contextmanager
 def launcher(settings: Maintenance) -> Iterator[Launcher]:
-    """A launcher on the instance of DAGSTER_HOME, or on one that is gone afterwards."""
+    """A launcher on the instance of DAGSTER_HOME, or on an ephemeral one."""
     if os.environ.get("DAGSTER_HOME"):
         with dg.DagsterInstance.get() as instance:
             yield Launcher(settings, instance)
@@ -131,8 +131,8 @@ def launcher(settings: Maintenance) -> Iterator[Launcher]:
 
 
 def _interrupt(result: dg.ExecuteInProcessResult, *, is_heard: bool) -> StoppedError | None:
-    """The interrupt that reached a run: whoever launched it is to launch nothing more."""
-    if (found := stopped(result.run_id)) is not None:
+    """The interrupt that reached a run, to be raised so that nothing more is launched."""
+    if (found := stop_error(result.run_id)) is not None:
         error = StoppedError(*found.args)
         error.__cause__ = found
         return error
@@ -146,7 +146,7 @@ def _interrupt(result: dg.ExecuteInProcessResult, *, is_heard: bool) -> StoppedE
 
 
 def _made(result: dg.ExecuteInProcessResult) -> set[dg.AssetKey]:
-    """The assets whose results the run recorded."""
+    """The assets that the run materialised."""
     return {
         event.asset_key
         for event in result.all_events
@@ -155,7 +155,7 @@ def _made(result: dg.ExecuteInProcessResult) -> set[dg.AssetKey]:
 
 
 def _seconds(result: dg.ExecuteInProcessResult) -> dict[str, float]:
-    """The seconds of each stage that succeeded, by the name of its asset."""
+    """Seconds of each stage that succeeded, by name."""
     stages = {
         event.step_key: event.asset_key.path[-1]
         for event in result.all_events
@@ -169,7 +169,7 @@ def _seconds(result: dg.ExecuteInProcessResult) -> dict[str, float]:
 
 
 def _error(result: dg.ExecuteInProcessResult) -> MaintError | None:
-    """The first error of a run as it was raised; one of Dagster or Spark in a MaintError."""
+    """The first error of a run; errors of Dagster or Spark are wrapped in a MaintError."""
     for event in result.all_events:
         if event.is_step_failure:
             failure = event.step_failure_data

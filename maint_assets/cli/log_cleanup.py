@@ -1,4 +1,4 @@
-"""A log cleanup on the command line: planned and executed, as JSON and in the terminal."""
+"""The command ``clean-log``: plan and execute, print as JSON or for people."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogCleanupReport:
-    """A log cleanup from plan to deletion; ``done`` None when it was not executed."""
+    """A log cleanup from plan to deletion; ``done`` is None if it was not executed."""
 
     planned: ExpiredLogsSummary
     expired: StageDataset
@@ -42,12 +42,12 @@ class LogCleanupReport:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the plan is empty."""
         return not self.planned.plan.files
 
     @property
     def question(self) -> str:
-        """What a person is asked before the plan is executed."""
+        """The question before the plan is executed."""
         plan, ending = self.planned.plan, self.planned.versions_ending
         ends = f" and end time travel to {human_count(ending, 'version')}" if ending else ""
         files = human_count(plan.files, "log file")
@@ -94,7 +94,7 @@ class LogCleanupReport:
 
 
 def plan_log_cleanup(launcher: Launcher, table: TableSettings) -> LogCleanupReport:
-    """A plan of a table; raises the error that ended the planning."""
+    """Plan a table; raises the error that ended the planning."""
     expired, launched = launcher.planned(table, "log_cleanup", "expired_logs")
     return LogCleanupReport(expired.summary(ExpiredLogsSummary), expired, launched.seconds)
 
@@ -102,7 +102,7 @@ def plan_log_cleanup(launcher: Launcher, table: TableSettings) -> LogCleanupRepo
 def execute_log_cleanup(
     launcher: Launcher, table: TableSettings, report: LogCleanupReport, *, by: str
 ) -> LogCleanupReport:
-    """The planned cleanup executed; ``error`` is set when some files could not be deleted."""
+    """Execute the planned cleanup; ``error`` is set if some files could not be deleted."""
     digest = report.planned.plan.digest
     done, launched = launcher.executed(table, digest, by, stage="deleted_logs")
     return LogCleanupReport(
@@ -115,14 +115,14 @@ def execute_log_cleanup(
 
 
 def planned_log_files(expired: StageDataset) -> list[str]:
-    """The planned files, sorted; asked for by a person only."""
+    """The planned files, sorted. Holds all paths in memory: only for ``--paths``."""
     paths = [part.path for part in expired.parts()]
     rows = ds.dataset(paths, arrow_schema(EXPIRED_SCHEMA), format="parquet")
     return sorted(rows.to_table(columns=["path"]).column("path").to_pylist())
 
 
 def show_expired(console: Console, report: LogCleanupReport, *, paths: bool = False) -> None:
-    """Prints what may go of the log, what it is kept from, or why nothing may go."""
+    """Print what is to be deleted of the log, what it begins with then, or why nothing can be."""
     planned = report.planned
     plan = planned.plan
     console.print(
@@ -156,7 +156,7 @@ def show_expired(console: Console, report: LogCleanupReport, *, paths: bool = Fa
 
 
 def show_deleted(console: Console, report: LogCleanupReport) -> None:
-    """Prints what was deleted, where the log begins now, and where the ledger is."""
+    """Print what was deleted, where the log begins now, and where the ledger is."""
     done = report.done
     if done is None:
         return

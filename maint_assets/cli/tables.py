@@ -1,4 +1,4 @@
-"""Several tables one after another in one session; a bad one does not stop the others."""
+"""The command ``run``: tables one after another in one session; errors do not stop the others."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ _DOORS: dict[Branch, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 @dataclass(slots=True)
 class TableReport:
-    """What was done with one table by branch, and the first error that ended one, if one did."""
+    """The reports of one table by branch, and its first error, if any."""
 
     branches: dict[Branch, Report] = field(default_factory=dict)
     error: MaintError | None = None
 
     @property
     def vacuum(self) -> VacuumReport | None:
-        """What the vacuum did, where it was asked for and planned."""
+        """The report of the vacuum, if it was planned."""
         found = self.branches.get("vacuum")
         return found if isinstance(found, VacuumReport) else None
 
     @property
     def compaction(self) -> CompactionReport | None:
-        """What the compaction did, where it was asked for and planned."""
+        """The report of the compaction, if it was planned."""
         found = self.branches.get("compaction")
         return found if isinstance(found, CompactionReport) else None
 
     @property
     def log_cleanup(self) -> LogCleanupReport | None:
-        """What the log cleanup did, where it was asked for and planned."""
+        """The report of the log cleanup, if it was planned."""
         found = self.branches.get("log_cleanup")
         return found if isinstance(found, LogCleanupReport) else None
 
@@ -75,7 +75,7 @@ def run_tables(
     execute: bool,
     agreed: Callable[[Report], bool] | None,
 ) -> dict[str, TableReport]:
-    """A report for each table by name; a branch that fails does not stop the next one."""
+    """Maintain tables: a report for each by name. A failed branch does not stop the next."""
     reports: dict[str, TableReport] = {}
     for table in tables:
         report = reports[table.name] = TableReport()
@@ -106,8 +106,8 @@ def _run_branch(  # noqa: PLR0917
             raise found.error
 
 
-def show_fleet(console: Console, reports: Mapping[str, TableReport], *, paths: bool) -> None:
-    """Prints one line a table and branch, and each table's planned paths if asked."""
+def show_tables(console: Console, reports: Mapping[str, TableReport], *, paths: bool) -> None:
+    """Print one line for each table and branch, and the planned paths if asked."""
     shown = Table("table", "branch", "planned", "bytes", "done", "left", header_style="dim")
     for name, report in reports.items():
         for row in (_vacuum_row(report), _compaction_row(report), _log_row(report)):

@@ -1,4 +1,4 @@
-"""A vacuum on the command line: planned and executed, as JSON and in the terminal."""
+"""The command ``vacuum``: plan and execute, print as JSON or for people."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN_PATHS = 8
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """A vacuum from plan to deletion; ``done`` None when it was not executed."""
+    """A vacuum from plan to deletion; ``done`` is None if it was not executed."""
 
     planned: DiffSummary
     diff: StageDataset
@@ -39,12 +39,12 @@ class VacuumReport:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the plan is empty."""
         return not self.planned.plan.paths
 
     @property
     def question(self) -> str:
-        """What a person is asked before the plan is executed."""
+        """The question before the plan is executed."""
         plan = self.planned.plan
         return f"Delete {plan.files:,} files and {plan.directories:,} directories of {plan.table}?"
 
@@ -79,7 +79,7 @@ class VacuumReport:
 
 
 def plan_vacuum(launcher: Launcher, table: TableSettings) -> VacuumReport:
-    """A plan of a table; raises the error that ended the planning."""
+    """Plan a table; raises the error that ended the planning."""
     diff, launched = launcher.planned(table, "vacuum", "diff")
     return VacuumReport(diff.summary(DiffSummary), diff, launched.seconds)
 
@@ -87,7 +87,7 @@ def plan_vacuum(launcher: Launcher, table: TableSettings) -> VacuumReport:
 def execute_vacuum(
     launcher: Launcher, table: TableSettings, report: VacuumReport, *, by: str
 ) -> VacuumReport:
-    """The planned vacuum executed; ``error`` is set when some paths could not be deleted."""
+    """Execute the planned vacuum; ``error`` is set if some paths could not be deleted."""
     digest = report.planned.plan.digest
     done, launched = launcher.executed(table, digest, by, stage="deletion")
     return VacuumReport(
@@ -100,7 +100,7 @@ def execute_vacuum(
 
 
 def planned_paths(diff: StageDataset, *, directories: bool) -> list[str]:
-    """The planned files, or the planned directories, sorted; asked for by a person only."""
+    """Planned files or directories, sorted. Holds all paths in memory: only for ``--paths``."""
     is_directory = pc.field("kind") == "directory"
     paths = [part.path for part in diff.parts()]
     rows = ds.dataset(paths, arrow_schema(DIFF_SCHEMA), format="parquet")
@@ -109,7 +109,7 @@ def planned_paths(diff: StageDataset, *, directories: bool) -> list[str]:
 
 
 def show_plan(console: Console, report: VacuumReport, *, paths: bool = False) -> None:
-    """Prints what may go, by kind, the largest with their reasons, and what that means."""
+    """Print what is to be deleted, by kind, and the largest files with their reasons."""
     plan, planned = report.planned.plan, report.planned
     console.print(
         f"[bold]{escape(plan.table)}[/] at version {plan.version}: files unneeded since "
@@ -146,7 +146,7 @@ def show_plan(console: Console, report: VacuumReport, *, paths: bool = False) ->
 
 
 def show_done(console: Console, report: VacuumReport) -> None:
-    """Prints what was deleted, and where the ledger is."""
+    """Print what was deleted, and where the ledger is."""
     done = report.done
     if done is None:
         return

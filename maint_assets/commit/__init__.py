@@ -1,1 +1,1 @@
-"""The write path of the log."""
+"""The write path of the Delta log: commits and checkpoints."""

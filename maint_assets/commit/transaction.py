@@ -1,4 +1,8 @@
-"""Commits by put-if-absent: the only way a version is added to a log."""
+"""Commits of a single commitInfo, by put-if-absent, for VACUUM START and END.
+
+Put-if-absent makes commits safe beside other writers: of two that write one version, only one
+succeeds (PROTOCOL, "Delta Log Entries").
+"""
 
 from __future__ import annotations
 
@@ -27,9 +31,10 @@ ENGINE = f"maint-assets/{package_version('maint-assets')}"
 
 
 def refuse_clock_skew(location: Location, *, now_ms: int) -> None:
-    """Raise GuardError if our clock is wrong: commits and removes would get wrong times.
+    """Raise GuardError if our clock differs from the storage's.
 
-    The next VACUUM would take files that were removed just now for expired ones.
+    Commits and tombstones would get wrong timestamps, and the next VACUUM would treat files that
+    were removed just now as expired.
     """
     write.refuse_clock_skew(location, LOG, now_ms=now_ms)
 
@@ -42,10 +47,11 @@ def commit_record(
     metrics: Mapping[str, str],
     now_ms: Callable[[], int],
 ) -> int:
-    """The version of a new commit that holds a commitInfo and no other action.
+    """Commit a commitInfo and no other action; return the version.
 
-    Loses no race: it takes the next free version, and looks at the newest protocol and table id
-    again before each try. Raises UnsupportedFeatureError, StalePlanError or CommitError.
+    After a lost race it checks the newest protocol and table id, and tries the next version: a
+    commit without file actions conflicts with nothing else. Raises UnsupportedFeatureError,
+    StalePlanError or CommitError.
     """
     latest = head
     for _ in range(ATTEMPTS):
@@ -61,7 +67,7 @@ def commit_record(
             ) from error
         latest = _latest(head)
     raise CommitError(
-        head.table, f"{ATTEMPTS} tries to commit {operation} lost the race", "run again later"
+        head.table, f"{ATTEMPTS} attempts to commit {operation} lost the race", "run again later"
     )
 
 
@@ -83,6 +89,8 @@ def _commit_info(
 ) -> dict[str, Any]:
     info: dict[str, Any] = {}
     if head.properties.in_commit_timestamps:
+        # First field of the first action, and larger than that of the version before: PROTOCOL,
+        # "In-Commit Timestamps".
         info["inCommitTimestamp"] = max(now_ms, _newest_ict_ms(head) + 1)
     return info | {
         "timestamp": now_ms,

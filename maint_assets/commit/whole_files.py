@@ -1,4 +1,8 @@
-"""How whole files come into a log: never seen in part, never over another one, or in its place."""
+"""Put whole files into a local log: no reader ever sees a partial one.
+
+A file is written and synced under a temporary name, then linked (put-if-absent) or renamed
+(replace) to its own.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from maint_assets.storage.write import forget_sum
+from maint_assets.storage.write import remove_hadoop_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -20,34 +24,35 @@ if TYPE_CHECKING:
 def put_file_if_absent(
     location: Location, path: str, source: Path, *, check: Callable[[Path], None]
 ) -> bool:
-    """Whether a copy of a local file was put there; False when that name was taken.
+    """Copy a local file to ``path`` below the table; False if that name was taken.
 
-    ``check`` is given the copy before it has its name, and stops everything by an error.
+    ``check`` gets the synced copy before it has its name; an error it raises leaves no file.
     """
     target = location.file(path)
-    with _beside(target) as copy:
+    with _temporary_file(target) as copy:
         shutil.copyfile(source, copy)
         _synced(copy)
         check(copy)
         if not target.exists():
-            forget_sum(target)
-        return _linked(copy, target)
+            remove_hadoop_checksum(target)
+        return _link(copy, target)
 
 
-def replace(location: Location, path: str, body: bytes) -> None:
-    """Puts a small file in the place of another one, or of none."""
+def replace_file(location: Location, path: str, body: bytes) -> None:
+    """Write a small file atomically, in place of any file of that name."""
     target = location.file(path)
-    with _beside(target) as copy:
+    with _temporary_file(target) as copy:
         copy.write_bytes(body)
         _synced(copy)
-        forget_sum(target)
+        remove_hadoop_checksum(target)
         copy.replace(target)
 
 
-def _linked(copy: Path, target: Path) -> bool:
-    """Whether a name is that of the copy now; False when it is that of another file.
+def _link(copy: Path, target: Path) -> bool:
+    """Link the copy to its name; False if another file has it.
 
-    A network file system that lost its first answer finds our own link, so that is looked for.
+    NFS repeats a request whose answer was lost, and then reports that the name exists although
+    the link is ours. So the inode decides, not the error.
     """
     try:
         os.link(copy, target)
@@ -58,13 +63,13 @@ def _linked(copy: Path, target: Path) -> bool:
         if not isinstance(error, FileExistsError):
             raise
         if found is None:
-            raise FileNotFoundError(f"{target} is said to be there, but is not there") from error
+            raise FileNotFoundError(f"{target} was reported to exist, but is absent") from error
         return False
     return True
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:
-    """By what a file is known under all its names; None without one."""
+    """Device and inode of a file, which all its hard links share; None if it is absent."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -73,8 +78,8 @@ def _file_id(path: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _beside(target: Path) -> Generator[Path, None, None]:
-    """A new name in the same directory, made if need be; nothing has it afterwards."""
+def _temporary_file(target: Path) -> Generator[Path, None, None]:
+    """A temporary name in the target's directory; removed on exit."""
     target.parent.mkdir(parents=True, exist_ok=True)
     copy = target.with_name(f".{target.name}.{uuid.uuid4()}.tmp")
     try:

@@ -1,4 +1,7 @@
-"""The execution of a plan of bins: rewrite a batch, commit it, record it, then the next batch."""
+"""Execute a compaction plan batch by batch: rewrite the bins of a batch, then commit them.
+
+The caller records the rows of each batch in the ledger before it starts the next one.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ import pyarrow.parquet as pq
 
 from maint_assets.commit.rewrite.committing import commit_rewrites
 from maint_assets.commit.rewrite.values import Committed, RewriteRequest, RewrittenBin
-from maint_assets.compaction.engines.arrow import REWRITTEN_ARROW, remove_outputs, rewritten
-from maint_assets.compaction.engines.ordered import ordered, ordered_by_jobs
-from maint_assets.compaction.engines.spark import rewritten_by_spark, spark_bins
-from maint_assets.compaction.planning.tasks import Package
+from maint_assets.compaction.engines.arrow import REWRITTEN_ARROW, remove_outputs, rewrite_bins
+from maint_assets.compaction.engines.ordered import rewrite_ordered, rewrite_ordered_by_jobs
+from maint_assets.compaction.engines.spark import rewrite_by_spark, spark_bins
+from maint_assets.compaction.planning.tasks import RewriteTask
 from maint_assets.datasets.columns import batch_of
 from maint_assets.datasets.intents import StopSign
 from maint_assets.datasets.parts import Target, slice_batches
@@ -41,8 +44,8 @@ _NAMESPACE = uuid.UUID("6f2b1c0e-3a57-4c3f-9d65-0d1f5a2f9a11")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """On which terms a plan is executed: its head, how files are written, the clock."""
+class ExecutionParameters:
+    """The parameters of an execution: plan, table head, how files are written, and the clock."""
 
     plan: CompactionPlan
     head: TableHead
@@ -50,7 +53,11 @@ class Terms:
     now_ms: Callable[[], int]
 
     def request(self, bins: Sequence[str], deletion_ms: int) -> RewriteRequest:
-        """The request of one commit: the same bins of the same plan have the same id."""
+        """The commit request for these bins.
+
+        Its ``txnId`` is a hash of the plan's digest and the bins, so that a run after a kill
+        recognises the commit of the run before.
+        """
         named = "\n".join((self.plan.digest, *sorted(bins)))
         selection = self.plan.selection
         where = [] if selection.where is None else [selection.where]
@@ -71,38 +78,38 @@ class Terms:
         )
 
 
-def rewritten_batch(
-    spark: SparkSession, batch: Sequence[Package], terms: Terms, *, scratch: str
+def rewrite_batch(
+    spark: SparkSession, batch: Sequence[RewriteTask], terms: ExecutionParameters, *, scratch: str
 ) -> pa.RecordBatch:
-    """The files of a batch of packages, rewritten and committed: REWRITTEN_SCHEMA.
+    """Rewrite a batch of rewrite tasks and commit it; its files as rows of REWRITTEN_SCHEMA.
 
-    What reading, writing and ``commit_rewrites`` raise, it raises: then nothing of this batch is
-    committed. New files that surely nobody names are removed where they are known; those of tasks
-    that Spark gave up are left to the next vacuum.
+    Raises what reading, writing and ``commit_rewrites`` raise; unless that is UnknownOutcomeError,
+    nothing of the batch is committed then. New files that certainly no commit names are removed as
+    far as they are known; those of tasks that Spark abandoned stay until the next VACUUM.
     """
     started_ms = terms.now_ms()
     target = Target(scratch, REWRITTEN_ARROW, {})
 
     how = terms.how
 
-    def rewrite(some: list[Package]) -> Iterator[pa.RecordBatch]:
+    def rewrite(some: list[RewriteTask]) -> Iterator[pa.RecordBatch]:
         sign, made = StopSign(Location(scratch, scratch)), list[pa.RecordBatch]()
         try:
-            for package in some:
+            for group in some:
                 _refuse_stopped(sign, how.table)
-                files = slice_batches(package.part)
-                found = ordered(files, how, scratch=scratch)
-                for rows in found if package.ordered else rewritten(files, how):
+                files = slice_batches(group.part)
+                found = rewrite_ordered(files, how, scratch=scratch)
+                for rows in found if group.ordered else rewrite_bins(files, how):
                     made.append(rows)
                     yield rows
-        except BaseException:  # of this attempt nothing is ever committed
+        except BaseException:  # the outputs of a failed task attempt are never committed
             remove_outputs(how.table, _bins(row for rows in made for row in rows.to_pylist()))
             raise
 
     try:
         rows = _rewritten_rows(spark, batch, rewrite, how=how, target=target)
         bins = _bins(rows)
-    except BaseException:  # an interrupt too: the commit was not begun
+    except BaseException:  # an interrupt included: the commit has not begun
         remove_outputs(how.table, _bins(_left_rows(scratch)))
         raise
     done = _committed(bins, terms, started_ms=started_ms)
@@ -111,41 +118,42 @@ def rewritten_batch(
 
 def _rewritten_rows(
     spark: SparkSession,
-    batch: Sequence[Package],
-    rewrite: Callable[[list[Package]], Iterator[pa.RecordBatch]],
+    batch: Sequence[RewriteTask],
+    rewrite: Callable[[list[RewriteTask]], Iterator[pa.RecordBatch]],
     *,
     how: Rewriting,
     target: Target,
 ) -> list[dict[str, Any]]:
-    """The files of a batch of packages, rewritten by the jobs that its packages need."""
+    """The files of a batch, rewritten: one job for Arrow, more for large ordered bins and Spark."""
     scratch = target.directory
-    large = [package for package in batch if package.is_large_and_ordered]
-    others = [package for package in batch if not package.is_large_and_ordered]
-    tasks = [[package] for package in sorted(others, key=lambda each: -each.bytes)]
-    parts = units(spark, tasks, rewrite, kind=Package).write(target).parts if tasks else []
+    large = [group for group in batch if group.is_large_and_ordered]
+    others = [group for group in batch if not group.is_large_and_ordered]
+    tasks = [[group] for group in sorted(others, key=lambda each: -each.bytes)]
+    parts = units(spark, tasks, rewrite, kind=RewriteTask).write(target).parts if tasks else []
     rows = [row for part in slices(parts) for row in _rows(part)]
     if large:
-        made = ordered_by_jobs(spark, large, how, scratch=scratch)
+        made = rewrite_ordered_by_jobs(spark, large, how, scratch=scratch)
         rows += [row for each in made for row in each.to_pylist()]
     left = [row for row in rows if row["state"] == "left"]
     if left:
         rows = [row for row in rows if row["state"] != "left"]
-        rows += rewritten_by_spark(spark, spark_bins(left), how, scratch=scratch)
+        rows += rewrite_by_spark(spark, spark_bins(left), how, scratch=scratch)
     return rows
 
 
 def _left_rows(scratch: str) -> Iterator[dict[str, Any]]:
-    """What tasks that ended told of their files, where their job did not come to its end."""
+    """Rows of finished tasks of a job that failed, which name the new files to remove."""
     for path in Path(scratch).glob("*.parquet"):
-        with contextlib.suppress(OSError, pa.ArrowException):  # not whole: its task removes its own
+        # An incomplete part is of an unfinished task, which removes its own new files.
+        with contextlib.suppress(OSError, pa.ArrowException):
             found = pq.read_table(path)
             if found.schema.names == REWRITTEN_ARROW.names:
                 yield from found.to_pylist()
 
 
 def _refuse_stopped(sign: StopSign, table: str) -> None:
-    if sign.is_given(at_once=True):
-        raise StoppedError(table, "stopped; of the batch that was being rewritten nothing stays")
+    if sign.is_set(at_once=True):
+        raise StoppedError(table, "stopped; the batch in progress was not committed")
 
 
 def _rows(part: PartSlice) -> Iterator[dict[str, Any]]:
@@ -154,7 +162,7 @@ def _rows(part: PartSlice) -> Iterator[dict[str, Any]]:
 
 
 def _bins(rows: Iterable[dict[str, Any]]) -> list[RewrittenBin]:
-    """The bins whose new files are written."""
+    """The bins in state ``written``, from rows of REWRITTEN_SCHEMA."""
     inputs: dict[str, list[Add]] = defaultdict(list)
     outputs: dict[str, list[Add]] = defaultdict(list)
     for row in rows:
@@ -164,8 +172,10 @@ def _bins(rows: Iterable[dict[str, Any]]) -> list[RewrittenBin]:
     return [RewrittenBin(name, tuple(inputs[name]), tuple(outputs[name])) for name in inputs]
 
 
-def _committed(bins: Sequence[RewrittenBin], terms: Terms, *, started_ms: int) -> Committed:
-    """What became of the bins; new files of those that surely are not committed are removed."""
+def _committed(
+    bins: Sequence[RewrittenBin], terms: ExecutionParameters, *, started_ms: int
+) -> Committed:
+    """Commit the bins; remove the new files of bins that certainly were not committed."""
     if not bins:
         return Committed(None, (), (), {})
     request = terms.request([each.bin for each in bins], started_ms)

@@ -1,4 +1,4 @@
-"""What an OPTIMIZE was asked and what it planned."""
+"""The request and the plan of an OPTIMIZE."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ DEFAULT_TARGET_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which files are rewritten, sizes in bytes; O4.
+    """Which files are rewritten; sizes in bytes.
 
     A file is small below ``min_bytes``, and has many deleted rows above ``max_deleted_ratio``.
     ``purge`` takes exactly the files with deleted rows or dropped columns. Rows are ordered by
-    ``zorder_by``; ``full`` orders also what is in an order, if it is another or in several pieces.
+    ``zorder_by``; ``full`` also rewrites files in another order, or ordered in several runs.
     """
 
     target_bytes: int = DEFAULT_TARGET_BYTES
@@ -37,16 +37,16 @@ class Selection:
 
     @property
     def operation(self) -> Literal["OPTIMIZE", "REORG"]:
-        """The operation of its commits."""
+        """The operation in ``commitInfo`` of its commits."""
         return "REORG" if self.purge else "OPTIMIZE"
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What ``compaction_bins`` planned, as the executing stage needs it; sizes in bytes.
+    """The plan of ``compaction_bins`` for the executing stage; sizes in bytes.
 
-    ``left_out`` counts live files that stay by reason. ``commit_mark`` tells the commit of the
-    version from another one of the same number.
+    ``left_out`` counts live files not in the plan, by reason. ``commit_mark`` tells the commit of a
+    version from another commit with the same number.
     """
 
     table: str
@@ -66,15 +66,15 @@ class CompactionPlan:
 
     @property
     def expected_files(self) -> int:
-        """How many new files there will be, about: a bin that is ordered becomes several."""
+        """Estimated number of new files; an ordered bin becomes several."""
         return max(self.bins, -(-self.bytes // self.selection.target_bytes))
 
 
 def ready_head(plan: CompactionPlan, *, max_age_ms: int, now_ms: int) -> TableHead:
-    """The head at the planned version, once nothing speaks against executing the plan.
+    """The table at the planned version, if the plan may be executed.
 
-    Raises StalePlanError, UnsupportedFeatureError, LogGapError or CorruptLogError. What commits
-    newer than the plan mean for its files is seen at each commit.
+    Raises StalePlanError, UnsupportedFeatureError, LogGapError or CorruptLogError. Conflicts with
+    newer commits are checked at each commit.
     """
     refuse_old(plan.table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
     location = Location.of(plan.table)

@@ -1,1 +1,1 @@
-"""Rows of stages on executors: written, counted, digested, divided and recorded."""
+"""Datasets of stages on executors: Parquet parts with counts and digests, shuffles, the ledger."""

@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from maint_assets.datasets.columns import arrow_schema, batch_of, column
-from maint_assets.datasets.parts import PartSlice, gathered, row_hashes, unwritten
-from maint_assets.datasets.rows import packed, units
+from maint_assets.datasets.parts import PartSlice, as_storage_error, regrouped, row_hashes
+from maint_assets.datasets.rows import task_groups, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ _FILES_ARROW = arrow_schema(_FILES)
 
 
 BUCKET_ROWS = 500_000
-"""Up to this many rows, one task holds all rows and no shuffle is needed."""
+"""Rows per bucket, about. Up to this many rows in all run in one task, without a shuffle."""
 
 
 MOST_BUCKETS = 512
@@ -60,8 +60,8 @@ def path_rows(
     Up to BUCKET_ROWS input rows run in a single task; more are shuffled through ``scratch``.
     """
     buckets = -(-sum(part.rows for part in read) // BUCKET_ROWS)
-    packages = packed(read, 1 if buckets <= 1 else parallelism, weight=lambda part: part.rows)
-    made = units(spark, packages, function, kind=PartSlice)
+    groups = task_groups(read, 1 if buckets <= 1 else parallelism, weight=lambda part: part.rows)
+    made = units(spark, groups, function, kind=PartSlice)
     if buckets <= 1:
         return made
     return exchanged(
@@ -102,7 +102,8 @@ def _divided(scratch: str, by: list[str], buckets: int) -> ArrowFunction:
     def divide(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = _Files(scratch)
         try:
-            for table in gathered(rows):
+            for table in regrouped(rows):
+                # The hash does not depend on the task, so equal keys of all tasks meet.
                 bucket = (row_hashes(table.select(by)) % np.uint64(buckets)).astype(np.int64)
                 order = np.argsort(bucket, kind="stable")
                 ends = np.searchsorted(bucket[order], np.arange(buckets + 1))
@@ -127,7 +128,7 @@ class _Files:
     def write(self, bucket: int, rows: pa.Table) -> None:
         if not rows.num_rows:
             return
-        with unwritten(self._directory):
+        with as_storage_error(self._directory):
             if bucket not in self._writers:
                 self._open(bucket, rows.schema)
             self._writers[bucket].write_table(rows)
@@ -140,6 +141,6 @@ class _Files:
         self.paths[bucket] = path
 
     def close(self) -> None:
-        with unwritten(self._directory):
+        with as_storage_error(self._directory):
             for writer in self._writers.values():
                 writer.close()

@@ -1,4 +1,4 @@
-"""Write-ahead notes of deletion batches: written before a batch, removed once it is recorded.
+"""Intents of deletion batches: written before a batch starts, removed once it is recorded.
 
 An intent that still exists belongs to a task that is running or was killed; it names its process
 (host, pid, start time). Intents lie below the ledger under names that Parquet readers skip.
@@ -31,13 +31,13 @@ _OWNER = b"owner"
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A batch that was started and whose outcomes are not recorded yet."""
+    """A batch that was started and whose outcomes are not recorded yet, and its file."""
 
     batch: str
     path: pathlib.Path
 
     def rows(self) -> pa.Table | None:
-        """The planned rows; None if the note is incomplete, so that the batch never started."""
+        """The planned rows; None if the intent is incomplete, so that the batch never started."""
         try:
             with pa.ipc.open_file(self.path.read_bytes()) as file:
                 return file.read_all()
@@ -47,7 +47,8 @@ class Intent:
     def is_acting(self, *, now_s: float, lease_s: float) -> bool:
         """Whether its task may still be deleting.
 
-        On this host: the process is alive. On another: the batch started less than ``lease_s`` ago.
+        On this host: the process is alive. On another: the batch started less than ``lease_s``
+        seconds ago.
         """
         try:
             with pa.ipc.open_file(self.path.read_bytes()) as file:
@@ -62,7 +63,7 @@ class Intent:
         return now_s - began_s < lease_s
 
 
-def note(ledger: Location, batch: str, rows: pa.Table) -> None:
+def write_intent(ledger: Location, batch: str, rows: pa.Table) -> None:
     """Write the planned rows of a batch, and the owning process, before any of them is deleted."""
     target = _intent(ledger, batch)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -71,30 +72,33 @@ def note(ledger: Location, batch: str, rows: pa.Table) -> None:
     partial = target.with_suffix(".tmp")
     with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, marked.schema) as writer:
         writer.write_table(marked)
-    partial.rename(target)
+    partial.rename(target)  # an intent under its own name is complete
 
 
-def forget(ledger: Location, batch: str) -> None:
+def remove_intent(ledger: Location, batch: str) -> None:
     """Remove the intent of a batch whose outcomes are recorded."""
     target = _intent(ledger, batch)
     target.unlink(missing_ok=True)
 
 
-def noted(ledger: Location) -> Iterator[Intent]:
+def open_intents(ledger: Location) -> Iterator[Intent]:
     """All intents that still exist, by batch id."""
     for path in sorted(pathlib.Path(ledger.path, _INTENTS).glob("*.arrow")):
         yield Intent(path.stem, path)
 
 
-def tidy(ledger: Location) -> None:
-    """Remove the directory of intents if empty. The stop sign stays, for tasks that start late."""
+def remove_leftovers(ledger: Location) -> None:
+    """Remove incomplete intents, and their directory if it is empty.
+
+    The stop sign stays, for tasks that start late.
+    """
     with contextlib.suppress(OSError):
         for left in ledger.file(_INTENTS).glob("*.tmp"):
             left.unlink(missing_ok=True)
         ledger.file(_INTENTS).rmdir()
 
 
-def give_sign(ledger: Location) -> None:
+def request_stop(ledger: Location) -> None:
     """Tell all tasks that write to this ledger to stop."""
     sign = ledger.file(_SIGN)
     sign.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +106,7 @@ def give_sign(ledger: Location) -> None:
 
 
 class StopSign:
-    """Tells a task to stop: by a file beside the ledger, or because its parent process is gone.
+    """The signal for a task to stop: a file beside the ledger, or the death of its parent process.
 
     Needed because Spark's job cancellation does not end a Python worker in the middle of a batch.
     """
@@ -111,11 +115,12 @@ class StopSign:
         self._path, self._parent = str(ledger.file(_SIGN)), os.getppid()
         self._given, self._looked = False, 0.0
 
-    def is_given(self, *, at_once: bool = False) -> bool:
-        """Whether to stop. The answer is at most LOOK_SECONDS old, or fresh with ``at_once``."""
+    def is_set(self, *, at_once: bool = False) -> bool:
+        """Whether to stop. The result is cached for LOOK_SECONDS, unless ``at_once``."""
         now = time.monotonic()
         if not self._given and (at_once or now - self._looked >= LOOK_SECONDS):
             self._looked = now
+            # Linux gives an orphaned process another parent.
             self._given = os.getppid() != self._parent or os.path.lexists(self._path)
         return self._given
 
@@ -130,7 +135,10 @@ def _own_start(pid: int) -> str:
 
 
 def _started(pid: int) -> str | None:
-    """Start time of a local process in clock ticks since boot; "" off Linux; None if it is gone."""
+    """Start time of a local process, in clock ticks since boot; None if it is gone.
+
+    With the pid it identifies a process, since pids are reused. "" where there is no /proc.
+    """
     with contextlib.suppress(OSError):
         text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         fields = text.rpartition(")")[2].split()

@@ -55,9 +55,9 @@ def bounded_leaves(schema: pa.Schema) -> list[str]:
 
 
 def shared_paths(schema: pa.Schema) -> set[str]:
-    """Paths that several leaves have: a column ``a.b`` beside a struct ``a`` with a field ``b``.
+    """Paths of more than one leaf: a column ``a.b`` beside a struct ``a`` with a field ``b``.
 
-    Arrow takes options of leaves by such paths, and would apply one of them to all.
+    Arrow's per-leaf options are keyed by path, and would apply to all of them.
     """
     paths = Counter(path for field in schema for path, _ in leaves(field))
     return {path for path, many in paths.items() if many > 1}

@@ -1,7 +1,7 @@
 """The ledger of a deletion: the outcome of each planned path, one Parquet file per batch.
 
-The paths of a batch are noted as an intent before the first deletion (``datasets.intents``) and
-recorded after the last, so that no deleted path lacks a row even if the process is killed.
+An intent with the paths of a batch is written before its first deletion (``datasets.intents``), the
+outcomes after its last, so that no deleted path lacks a row even if the process is killed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ BATCH_PATHS = 1_000
 """Paths per batch."""
 
 MOST_ROOM = 4 * 1024 * 1024
-"""The most free bytes to demand of the ledger's file system before anything is deleted."""
+"""Free bytes that the ledger's file system needs before anything is deleted, at most."""
 
 SHOWN_PARTS = 8
-"""A preview of a ledger reads this many batches."""
+"""Batches that a preview of a ledger reads."""
 
 
 _FOUND_GONE = write.Deletion("deleted", "interrupted; found gone afterwards")
@@ -71,16 +71,16 @@ def recording(
     """
     batch, outcomes = str(uuid.uuid4()), list[write.Deletion]()
     try:
-        intents.note(ledger, batch, rows)
+        intents.write_intent(ledger, batch, rows)
     except OSError as error:
         found = f"the ledger {ledger.uri} cannot be written ({one_line(error)})"
-        raise StorageError(table, found, "make room and run the deletion again") from error
+        raise StorageError(table, found, "make room, and run the deletion again") from error
     try:
         yield outcomes
     except BaseException:
         # The outcome of the path in progress is unknown: it and the rest stay an intent.
         with contextlib.suppress(OSError, StorageError):
-            intents.note(ledger, str(uuid.uuid4()), rows.slice(len(outcomes)))
+            intents.write_intent(ledger, str(uuid.uuid4()), rows.slice(len(outcomes)))
             _close(ledger, batch, acted=(rows, outcomes), schema=schema, table=table)
         raise
     _close(ledger, batch, acted=(rows, outcomes), schema=schema, table=table)
@@ -105,7 +105,7 @@ def _close(
             table=table,
             batch=batch,
         )
-    intents.forget(ledger, batch)
+    intents.remove_intent(ledger, batch)
 
 
 def settle(
@@ -120,7 +120,7 @@ def settle(
     The outcome of such a path is what the storage shows: gone (deleted) or there (skipped).
     """
     left = 0
-    for intent in intents.noted(ledger):
+    for intent in intents.open_intents(ledger):
         if not is_over(intent):
             left += 1
             continue
@@ -128,7 +128,7 @@ def settle(
             there = (read.exists(table, path) for path in rows["path"].to_pylist())
             outcomes = [_LEFT if found else _FOUND_GONE for found in there]
             record(ledger, rows, outcomes, schema=schema, table=table.uri, batch=intent.batch)
-        intents.forget(ledger, intent.batch)
+        intents.remove_intent(ledger, intent.batch)
     return left
 
 
@@ -161,12 +161,14 @@ def record(
     Raises StorageError.
     """
     batch = batch or str(uuid.uuid4())
-    told = {
+    outcome_columns = {
         "outcome": pa.array([done.outcome for done in outcomes], pa.string()),
         "error": pa.array([done.error for done in outcomes], pa.string()),
         "batch": pa.array([batch] * len(outcomes), pa.string()),
     }
-    columns = [told[name] if name in told else rows[name] for name in schema.names]
+    columns = [
+        outcome_columns[name] if name in outcome_columns else rows[name] for name in schema.names
+    ]
     body = io.BytesIO()
     pq.write_table(pa.Table.from_arrays(columns, schema=schema), body)
     try:
@@ -174,8 +176,8 @@ def record(
     except OSError as error:
         raise StorageError(
             table,
-            f"the ledger {ledger.uri} cannot be written ({one_line(error)}): what became "
-            f"of the last {len(outcomes)} paths is not recorded yet",
+            f"the ledger {ledger.uri} cannot be written ({one_line(error)}): the outcomes "
+            f"of the last {len(outcomes)} paths are not recorded yet",
             "make room and run it again, which records them",
         ) from error
 

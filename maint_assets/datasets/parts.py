@@ -62,7 +62,7 @@ class Measure:
             return pc.sum(values, min_count=0).as_py()
         return pc.min_max(values)[self.how].as_py()
 
-    def both(self, one: Any, other: Any) -> Any:
+    def combine(self, one: Any, other: Any) -> Any:
         """Combine the values of two disjoint sets of rows."""
         if self.how in {"count", "sum"}:
             return one + other
@@ -111,9 +111,9 @@ class Written(msgspec.Struct, frozen=True):
         """Combine the results of two disjoint sets of rows."""
         return Written(
             [*self.parts, *other.parts],
-            both_sums(self.sums, other.sums),
+            add_sums(self.sums, other.sums),
             {
-                name: measure.both(self.measured[name], other.measured[name])
+                name: measure.combine(self.measured[name], other.measured[name])
                 for name, measure in measures.items()
             },
             sorted((*self.largest, *other.largest), key=_size_and_path, reverse=True)[:FIRST_ROWS],
@@ -132,18 +132,19 @@ class Target:
     measures: Measures
     keep: pc.Expression | None = None
 
-    def nothing(self) -> Written:
+    def empty(self) -> Written:
         """The result for no rows: the identity of ``Written.plus``."""
-        return Written([], [0, 0], measured(self.schema.empty_table(), self.measures), [])
+        return Written([], [0, 0], evaluate_measures(self.schema.empty_table(), self.measures), [])
 
     def written(self, rows: Iterable[pa.RecordBatch]) -> Written:
         """Write the rows in parts of about PART_ROWS rows."""
-        done, parts = self.nothing(), _Parts(self.directory, self.schema)
+        done, parts = self.empty(), _Parts(self.directory, self.schema)
         with closing(parts), ThreadPoolExecutor(1) as writer:
-            for table in gathered(rows):
+            for table in regrouped(rows):
+                # Writing runs in a thread beside hashing and measuring the same rows.
                 kept = table if self.keep is None else table.filter(self.keep)
                 writing = writer.submit(parts.append, kept)
-                sums, numbers = row_sums(kept), measured(table, self.measures)
+                sums, numbers = row_sums(kept), evaluate_measures(table, self.measures)
                 share = Written([], sums, numbers, largest(kept))
                 done = done.plus(share, self.measures)
                 writing.result()
@@ -152,7 +153,7 @@ class Target:
 
 
 @contextmanager
-def unwritten(directory: Path | str) -> Generator[None, None, None]:
+def as_storage_error(directory: Path | str) -> Generator[None, None, None]:
     """Raise OSErrors of a write (disk full, read-only) as StorageError."""
     try:
         yield
@@ -178,19 +179,19 @@ def slice_batches(part: PartSlice, columns: list[str] | None = None) -> Iterator
             at += rows
 
 
-def measured(rows: pa.Table, measures: Measures) -> dict[str, Any]:
+def evaluate_measures(rows: pa.Table, measures: Measures) -> dict[str, Any]:
     """Evaluate the measures over some rows. All filters are computed in one pass."""
-    asked = {name: each.where for name, each in measures.items() if each.where is not None}
-    held = pa.table({})
-    if asked:
-        told = acero.ProjectNodeOptions(list(asked.values()), list(asked))
+    filters = {name: each.where for name, each in measures.items() if each.where is not None}
+    masks = pa.table({})
+    if filters:
+        options = acero.ProjectNodeOptions(list(filters.values()), list(filters))
         source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
-        held = acero.Declaration("project", told, [source]).to_table(use_threads=False)
-    holds = {name: held[name] if name in asked else None for name in measures}
+        masks = acero.Declaration("project", options, [source]).to_table(use_threads=False)
+    holds = {name: masks[name] if name in filters else None for name in measures}
     return {name: each.of(rows, holds[name]) for name, each in measures.items()}
 
 
-def gathered(
+def regrouped(
     rows: Iterable[pa.RecordBatch], *, most_rows: int = BATCH_ROWS, most_bytes: int | None = None
 ) -> Iterator[pa.Table]:
     """Regroup batches into non-empty tables of about ``most_rows`` rows or ``most_bytes``."""
@@ -221,7 +222,7 @@ def row_sums(table: pa.Table) -> list[int]:
     return [int(hashes.sum(dtype=np.uint64)) for hashes in (rows, _mixed(rows + _MIX))]
 
 
-def both_sums(one: list[int], other: list[int]) -> list[int]:
+def add_sums(one: list[int], other: list[int]) -> list[int]:
     """Add the row-hash sums of two disjoint sets of rows."""
     return [(a + b) & _MASK for a, b in zip(one, other, strict=True)]
 
@@ -235,18 +236,18 @@ def columns_of(part: Part) -> tuple[str, ...] | None:
 
 
 def refuse_changed(part: Part, *, table: str) -> None:
-    """Raise StalePlanError if a part of a plan has changed. Memory: one row group."""
+    """Raise StalePlanError if a part of a plan has changed. Holds one row group in memory."""
     try:
         with pq.ParquetFile(part.path) as file:
             groups = (file.read_row_group(at) for at in range(file.metadata.num_row_groups))
             rows, sums = 0, [0, 0]
             for group in groups:
-                rows, sums = rows + group.num_rows, both_sums(sums, row_sums(group))
+                rows, sums = rows + group.num_rows, add_sums(sums, row_sums(group))
     except (OSError, pa.ArrowException) as error:
-        found = f"{part.path} of its plan cannot be read ({one_line(error)})"
+        found = f"{part.path} of the plan cannot be read ({one_line(error)})"
         raise StalePlanError(table, found, "plan again") from error
     if rows != part.rows or (part.sums is not None and sums != part.sums):
-        found = f"{part.path} of its plan holds other rows than were planned"
+        found = f"{part.path} of the plan has changed since it was planned"
         raise StalePlanError(table, found, "plan again")
 
 
@@ -255,6 +256,7 @@ def row_hashes(table: pa.Table) -> Numbers:
     rows = np.zeros(table.num_rows, np.uint64)
     for name, column in zip(table.column_names, table.columns, strict=True):
         if rows.size:
+            # Multiplying and mixing per column makes the hash depend on the order of columns.
             hashes = _hashes(pa.concat_arrays(column.chunks), repeating=_is_repeating(name))
             rows = _mixed((rows ^ hashes) * _MIX)
     return rows
@@ -278,20 +280,20 @@ class _Parts:
     def append(self, table: pa.Table) -> None:
         if not table.num_rows:
             return
-        with unwritten(self._directory):
+        with as_storage_error(self._directory):
             if self._writer is None:
                 self._writer = self._opened()
             self._writer.write_table(table)
 
     def count(self, rows: int, sums: list[int]) -> None:
         """Add the rows just appended to the part's totals."""
-        self._rows, self._sums = self._rows + rows, both_sums(self._sums, sums)
+        self._rows, self._sums = self._rows + rows, add_sums(self._sums, sums)
         if self._rows >= PART_ROWS:
             self.close()
 
     def close(self) -> None:
         if self._writer is not None:
-            with unwritten(self._directory):
+            with as_storage_error(self._directory):
                 self._writer.close()
             self.closed.append(Part(self._path, self._rows, self._sums))
         self._writer, self._rows, self._sums = None, 0, [0, 0]

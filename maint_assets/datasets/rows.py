@@ -1,6 +1,6 @@
 """Rows computed on Spark executors: units of work divided among tasks, mapped to Arrow batches.
 
-Scheduling a job costs Spark about as much as the work on a small table. So each stage is one job,
+Scheduling a Spark job costs about as much as the work on a small table. So each stage is one job,
 its steps are chained in one Python function, and only rows that must be joined are shuffled.
 """
 
@@ -50,35 +50,35 @@ class Rows:
         return Rows(self.frame, chained(self.function, *functions), self.tasks)
 
     def as_frame(self, schema: T.StructType) -> DataFrame:
-        """The rows as a frame."""
-        return self.frame.mapInArrow(marked(self.function), schema)
+        """The rows as a DataFrame, evaluated lazily by ``mapInArrow``."""
+        return self.frame.mapInArrow(with_marked_errors(self.function), schema)
 
     def write(self, target: Target) -> Written:
         """Write the rows; return the combined result of all tasks."""
-        total = target.nothing()
+        total = target.empty()
         for written in self.then(_writes(target)).values(Written):
             total = total.plus(written, target.measures)
         return total
 
     def values(self, kind: type[Value]) -> list[Value]:
-        """Collect the values that tasks return (see ``told``): one per task or unit, so few."""
+        """Collect what tasks return (see ``encode_result``): at most a few values per unit."""
         texts = self.as_frame(_VALUES).collect()
         return [msgspec.json.decode(row["value"], type=kind) for row in texts]
 
 
 def units(
     spark: SparkSession,
-    packages: Sequence[Sequence[Unit]],
+    groups: Sequence[Sequence[Unit]],
     function: Callable[[list[Unit]], Iterator[pa.RecordBatch]],
     *,
     kind: type[Unit],
 ) -> Rows:
-    """Apply ``function`` to each package of units, one task per package.
+    """Apply ``function`` to each task group of units, one task per group.
 
     Built on ``spark.range``, which yields exactly the requested number of partitions. A DataFrame
-    of local rows is limited to the number of cores, and would put two packages into one task.
+    of local rows is limited to the number of cores, and would put two groups into one task.
     """
-    texts = [msgspec.json.encode(package) for package in packages]
+    texts = [msgspec.json.encode(group) for group in groups]
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -99,24 +99,27 @@ def part_rows(
             yield from slice_batches(part)
 
     cut = slices(parts, rows=task_rows)
-    packages = packed(cut, parallelism, weight=lambda part: part.rows) or [[]]
-    return units(spark, packages, read, kind=PartSlice)
+    groups = task_groups(cut, parallelism, weight=lambda part: part.rows) or [[]]
+    return units(spark, groups, read, kind=PartSlice)
 
 
-def told(value: object) -> pa.RecordBatch:
+def encode_result(value: object) -> pa.RecordBatch:
     """Encode a value that a task returns to the driver (``Rows.values``) as a batch of one row."""
     return batch_of([(msgspec.json.encode(value).decode(),)], _VALUES_ARROW)
 
 
-def packed(found: Iterable[Unit], tasks: int, *, weight: Callable[[Unit], int]) -> list[list[Unit]]:
-    """Divide units into at most ``tasks`` non-empty packages of similar total weight."""
-    packages: list[list[Unit]] = [[] for _ in range(max(tasks, 1))]
-    loads = [0] * len(packages)
+def task_groups(
+    found: Iterable[Unit], tasks: int, *, weight: Callable[[Unit], int]
+) -> list[list[Unit]]:
+    """Divide units into at most ``tasks`` non-empty task groups of similar total weight."""
+    groups: list[list[Unit]] = [[] for _ in range(max(tasks, 1))]
+    loads = [0] * len(groups)
+    # Greedy: heaviest unit first, into the lightest group. The 1 spreads units of weight 0 too.
     for unit in sorted(found, key=weight, reverse=True):
         lightest = loads.index(min(loads))
-        packages[lightest].append(unit)
+        groups[lightest].append(unit)
         loads[lightest] += weight(unit) + 1
-    return [package for package in packages if package]
+    return [group for group in groups if group]
 
 
 def slices(parts: Iterable[Part], source: str = "", *, rows: int = 0) -> list[PartSlice]:
@@ -140,8 +143,11 @@ def chained(*functions: ArrowFunction) -> ArrowFunction:
     return chain
 
 
-def marked(function: ArrowFunction) -> ArrowFunction:
-    """Wrap a function so that the driver sees our typed errors (``errors.of_text``)."""
+def with_marked_errors(function: ArrowFunction) -> ArrowFunction:
+    """Wrap a function so that the driver can restore our typed errors (``errors.of_text``).
+
+    Spark reports an executor's exception only as text.
+    """
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -156,6 +162,6 @@ def _writes(target: Target) -> ArrowFunction:
     """Return the function that writes rows and yields the ``Written`` of its task as one row."""
 
     def write(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield told(target.written(rows))
+        yield encode_result(target.written(rows))
 
     return write

@@ -209,10 +209,11 @@ def parse_action(line: bytes, *, table: str, file: str) -> Action:
 def decoded_line(
     line: bytes, decoder: msgspec.json.Decoder[Line], *, table: str, file: str
 ) -> Line:
-    """Decode one line as actions of other fields. Raises CorruptLogError.
+    """Decode one line with a given decoder. Raises CorruptLogError.
 
-    Where only delta-spark reads it, it is read likewise: odd provenance is dropped, a null of an
-    add counts as absent, and statistics are text whatever they are.
+    Lines that only delta-spark accepts are read as it reads them: ``commitInfo`` fields of an
+    unexpected type are dropped, null fields of an add are absent, and ``stats`` that is not a
+    string is kept as its JSON text.
     """
     try:
         return decoder.decode(line)
@@ -230,7 +231,7 @@ def holds_action(line: bytes) -> bool:
     try:
         return any(bytes(value) != b"null" for value in _RAW.decode(line).values())
     except _UNDECODABLE:
-        return True  # whoever parses it says what is wrong with it
+        return True  # the parser raises CorruptLogError with the details
 
 
 def may_hold(line: bytes, *names: bytes) -> bool:
@@ -256,7 +257,7 @@ def actions(content: bytes, *, table: str, file: str) -> Iterator[Action]:
 
 
 def _mended(line: bytes) -> dict[str, Any]:
-    """A line with only such fields of ``commitInfo`` and of an add as can be read."""
+    """Parse a line, dropping or converting the fields that delta-spark reads leniently."""
     found = _KEYED.decode(line)
     if (provenance := found.get("commitInfo")) is not None:
         fields = msgspec.convert(provenance, dict[str, Any]).items()

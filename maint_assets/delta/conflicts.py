@@ -1,7 +1,7 @@
 """Conflict detection: what a commit by another writer means for a rewrite in progress.
 
-A rewrite changes no data, so it conflicts only with changes to its inputs and to what its files
-were written for (schema, features). Anything that no rule here allows closes it: plan again.
+A rewrite changes no data, so it conflicts only with changes to its inputs and to the schema and
+features its files were written for. Any change that no rule here allows is a conflict.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ HARMLESS_PROPERTIES = (
     Harmless("delta.setTransactionRetentionDuration", _LOG),
     Harmless("delta.requireCheckpointProtectionBeforeVersion", _LOG),
     Harmless("delta.deletedFileRetentionDuration", "it concerns VACUUM only"),
-    Harmless("delta.targetFileSize", "sizes are no matter of correctness"),
+    Harmless("delta.targetFileSize", "file sizes do not affect correctness"),
 )
 """Properties that may change meanwhile, besides user properties (without ``delta.``)."""
 
 HARMLESS_FIELD_METADATA = (
-    Harmless("comment", "it is for people"),
+    Harmless("comment", "it is documentation"),
     Harmless("delta.identity.highWaterMark", "values are copied, none is generated"),
 )
 """Keys of column metadata that may change meanwhile. Other schema changes conflict."""
@@ -87,9 +87,9 @@ HARMLESS_FIELD_METADATA = (
 class Domain(Enum):
     """What a change of a metadata domain means for a rewrite."""
 
-    ROW_IDS = "new files are numbered behind its mark"
-    FREE = "it says nothing of files"
-    CLOSES = "files were written for what it said before"
+    ROW_IDS = "row ids of new files start after its high-water mark"
+    FREE = "it does not affect files"
+    CLOSES = "files were written under its former configuration"
 
 
 DOMAINS = ((ROW_TRACKING_DOMAIN, Domain.ROW_IDS), ("delta.", Domain.CLOSES), ("", Domain.FREE))
@@ -97,7 +97,7 @@ DOMAINS = ((ROW_TRACKING_DOMAIN, Domain.ROW_IDS), ("delta.", Domain.CLOSES), (""
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class RewriteBasis:
     """The basis of a rewrite: the table when it was planned, and input and output file names."""
 
     root: TableRoot
@@ -108,12 +108,12 @@ class Planned:
 
 
 @dataclass(slots=True)
-class Meaning:
+class CommitEffect:
     """The effect of one commit on a rewrite.
 
     ``lost``: inputs that are gone, with the reason. ``renewed``: inputs added again unchanged but
-    for statistics, tags or row ids. ``closed``: reasons to plan again. ``known``: outputs that the
-    commit already contains, so the rewrite was committed before.
+    for statistics, tags or row ids. ``closed``: conflicts with the whole rewrite, which must be
+    planned again. ``known``: outputs that the commit adds, so the rewrite was committed before.
     """
 
     closed: list[str] = field(default_factory=list[str])
@@ -124,9 +124,9 @@ class Meaning:
     info: CommitInfo | None = None
 
 
-def meaning(actions: Iterable[Action], planned: Planned) -> Meaning:
+def commit_effect(actions: Iterable[Action], planned: RewriteBasis) -> CommitEffect:
     """Evaluate the actions of one commit, in one pass."""
-    found = Meaning()
+    found = CommitEffect()
     for action in actions:
         if action.add is not None:
             _take_add(action.add, planned, found)
@@ -164,7 +164,7 @@ _PROPERTIES = {row.name.lower(): row for row in HARMLESS_PROPERTIES}
 _FIELD_METADATA = frozenset(row.name for row in HARMLESS_FIELD_METADATA)
 
 
-def _take_add(add: Add, planned: Planned, found: Meaning) -> None:
+def _take_add(add: Add, planned: RewriteBasis, found: CommitEffect) -> None:
     """An input added again remains valid if its path and deletion vector are unchanged."""
     name = file_name(add.path, planned.root)
     planned_on = planned.inputs.get(name)
@@ -176,7 +176,7 @@ def _take_add(add: Add, planned: Planned, found: Meaning) -> None:
         found.lost[name] = "was added with another deletion vector or spelling"
 
 
-def _take_other(action: Action, planned: Planned, found: Meaning) -> None:
+def _take_other(action: Action, planned: RewriteBasis, found: CommitEffect) -> None:
     """All actions but add and remove. ``txn`` and ``cdc`` never conflict: they add no file."""
     if action.commitInfo is not None:
         found.info = action.commitInfo
@@ -188,7 +188,7 @@ def _take_other(action: Action, planned: Planned, found: Meaning) -> None:
         _take_domain(action.domainMetadata, found)
 
 
-def _take_domain(domain: DomainMetadata, found: Meaning) -> None:
+def _take_domain(domain: DomainMetadata, found: CommitEffect) -> None:
     meant = next(effect for start, effect in DOMAINS if domain.domain.startswith(start))
     mark = row_id_mark(domain) if meant is Domain.ROW_IDS and not domain.removed else None
     if meant is not Domain.FREE and mark is None:

@@ -48,7 +48,7 @@ def inline_bitmap(text: str, size: int) -> bytes:
     """Decode an inline vector and cut the padding to ``size`` bytes. Raises ValueError."""
     decoded = z85_decoded(text)
     if not 0 <= len(decoded) - size < _WORD:
-        raise ValueError(f"{len(decoded)} bytes are inline, not {size}")
+        raise ValueError(f"the inline vector has {len(decoded)} bytes, not {size}")
     return decoded[:size]
 
 

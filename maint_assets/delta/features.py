@@ -53,7 +53,7 @@ _MOVED = "the table has moved"
 _NEW_TYPES = "its types are not rewritten"
 _COLLATED = "its statistics are not rewritten"
 _ICEBERG = "its rules for Iceberg's field ids are not kept by a rewrite"
-_PROPOSAL = "it is only a proposal yet"
+_PROPOSAL = "it is only a protocol proposal so far"
 _SPARK = "rewritten by Spark only"
 _COPIED = "values are copied, nothing is evaluated"
 _CAST = "old types are cast to the current ones"
@@ -77,7 +77,7 @@ FEATURES = {
         Feature("v2Checkpoint", ALL, "sidecars are read and cleaned", reader=True),
         Feature("vacuumProtocolCheck", ALL, "the writer's check is always made", reader=True),
         Feature("inCommitTimestamp", ALL, "commits carry their own time"),
-        Feature("checkpointProtection", ALL, "log cleanup heeds its property"),
+        Feature("checkpointProtection", ALL, "log cleanup respects its property"),
         Feature("timestampNtz", ALL, "written without a zone", reader=True),
         Feature("typeWidening", ALL, _CAST, reader=True),
         Feature("typeWidening-preview", ALL, _CAST, reader=True),
@@ -141,7 +141,7 @@ def refuse_unsupported(protocol: Protocol, operation: Operation, *, table: str) 
     """Raise UnsupportedFeatureError, naming every reason why the operation must not run."""
     reasons = unsupported(protocol, operation)
     if reasons:
-        raise UnsupportedFeatureError(table, "; ".join(reasons), "use an engine that knows it")
+        raise UnsupportedFeatureError(table, "; ".join(reasons), "use an engine that supports it")
 
 
 def unsupported(protocol: Protocol, operation: Operation) -> list[str]:
@@ -170,7 +170,7 @@ def _reader_faults(protocol: Protocol) -> list[str]:
     if not 1 <= version <= _NAMED_READER:
         found.append(f"reader version {version} is unknown")
     if version == _NAMED_READER and named is None:
-        found.append(f"reader version {version} comes without readerFeatures")
+        found.append(f"reader version {version} has no readerFeatures")
     return found
 
 
@@ -184,6 +184,6 @@ def _writer_faults(protocol: Protocol) -> list[str]:
     if not 1 <= version <= _NAMED_WRITER:
         found.append(f"writer version {version} is unknown")
     if version == _NAMED_WRITER and named is None:
-        found.append(f"writer version {version} comes without writerFeatures")
+        found.append(f"writer version {version} has no writerFeatures")
     unlisted = sorted({*(protocol.reader_features or ())} - {*(named or ())})
     return found + [f"reader feature {name!r} is not in writerFeatures" for name in unlisted]

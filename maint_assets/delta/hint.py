@@ -1,4 +1,4 @@
-"""The ``_last_checkpoint`` file: a hint where to start listing the log, never authoritative."""
+"""Parse ``_last_checkpoint`` (PROTOCOL, "Last Checkpoint File"): a hint, never authoritative."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _DECODER = msgspec.json.Decoder(_Fields)
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """A number kept as its source text."""
+    """A number kept as its source text, which the canonical form contains unchanged."""
 
     text: str
 
@@ -99,7 +99,7 @@ _NAMES: dict[object, str] = {None: "null", True: "true", False: "false"}
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise ValueError("equal keys")
+        raise ValueError("duplicate keys")
     return fields
 
 

@@ -1,4 +1,4 @@
-"""What file names mean: files of ``_delta_log``, hidden names, Hadoop checksums."""
+"""Parse file names: files of ``_delta_log``, names hidden from VACUUM, Hadoop checksums."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Partition values: canonical form and directory name (PROTOCOL, "Partition Value Serialization").
 
-By the protocol, the empty string is null. Delta's reader returns an empty string for string
+By the protocol, the empty string is null. delta-spark reads it as an empty string in string
 columns, so there the two stay different.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 
-_MOMENT = re.compile(
+_TIMESTAMP = re.compile(
     r"(\d{4,})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
 )
 _UTC = {"Z", "+00:00", "-00:00", "+0000"}
@@ -90,16 +90,16 @@ def _spelled(of: Callable[[str], str], raw: str) -> str:
         return raw
 
 
-def _moment(raw: str) -> str:
+def _timestamp(raw: str) -> str:
     """A UTC timestamp with six fractional digits; unchanged if in another zone or in none."""
-    match = _MOMENT.fullmatch(raw)
+    match = _TIMESTAMP.fullmatch(raw)
     if match is None or match["zone"] not in _UTC:
         return raw
     return f"{_local(match)}Z"
 
 
-def _local_moment(raw: str) -> str:
-    match = _MOMENT.fullmatch(raw)
+def _timestamp_ntz(raw: str) -> str:
+    match = _TIMESTAMP.fullmatch(raw)
     if match is None or match["zone"]:
         return raw
     return _local(match).replace("T", " ")
@@ -120,8 +120,8 @@ def _float(raw: str) -> str:
 
 
 _CANONICAL: dict[str, Callable[[str], str]] = {
-    "timestamp": _moment,
-    "timestamp_ntz": _local_moment,
+    "timestamp": _timestamp,
+    "timestamp_ntz": _timestamp_ntz,
     "boolean": _flag,
     "float": _float,
     "double": _float,

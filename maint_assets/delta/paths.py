@@ -29,6 +29,7 @@ _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _AZURE = {"abfs", "abfss", "wasb", "wasbs", "az", "azure", "adl"}
 _AZURE_HOST = re.compile(r"[^.@]+(\.z[0-9]+)?\.(blob|dfs)\..+", re.IGNORECASE)
 _REPLICA = "-secondary"
+"""Azure's read-only replica of account ``x`` has the host name ``x-secondary``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,9 @@ class TableRoot:
             )
         place = _Place.of(*match.groups()) if match else _Place.of("file", "", uri)
         if not place.authority and place.path == "/":
-            raise UnsupportedLocationError(uri, "a storage's root is no table", "give its path")
+            raise UnsupportedLocationError(
+                uri, "the root of a storage cannot be a table", "give the path of a table"
+            )
         return cls(str(place).rstrip("/"))
 
     @property

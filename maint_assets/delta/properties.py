@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _DAY_MS = 86_400_000
 _INT, _LONG = 2**31, 2**63
+# What Spark trims around an interval, and what it takes for white space within.
 _TRIMMED = "".join(map(chr, range(33)))
 _SPACE = r"[\t-\r\x1c-\x20]"
 
@@ -97,7 +98,7 @@ class TableProperties:
     def of(cls, configuration: Mapping[str, str | None], *, table: str) -> Self:
         """Parse the table's configuration. An exact key takes precedence over other spellings.
 
-        Raises an error for a value that Delta rejects.
+        Raises PropertyError for a value that Delta rejects.
         """
         folded = {key.lower(): value for key, value in configuration.items()}
         values: dict[str, Any] = {}
@@ -197,7 +198,7 @@ def _one_of(*names: str) -> Callable[[str], str | None]:
     return lambda text: text.lower() if text.lower() in names else None
 
 
-def _is_said(text: str) -> bool:
+def _is_set(text: str) -> bool:
     return bool(text.strip())
 
 
@@ -206,8 +207,8 @@ def _names_iceberg(text: str) -> bool:
 
 
 _FLAG = "true or false"
-_DURATION = "an interval of weeks or less that is not negative, such as 'interval 7 days'"
-_NUMBER = "a whole number from 0 on"
+_DURATION = "a non-negative interval without months or years, such as 'interval 7 days'"
+_NUMBER = "a whole number of at least 0"
 
 _ROWS = (
     _Row("deleted_file_retention_ms", "delta.deletedFileRetentionDuration", _DURATION, _duration),
@@ -219,7 +220,9 @@ _ROWS = (
         _duration,
     ),
     _Row("enable_expired_log_cleanup", "delta.enableExpiredLogCleanup", _FLAG, _flag),
-    _Row("checkpoint_interval", "delta.checkpointInterval", "a whole number from 1 on", _positive),
+    _Row(
+        "checkpoint_interval", "delta.checkpointInterval", "a whole number of at least 1", _positive
+    ),
     _Row("checkpoint_policy", "delta.checkpointPolicy", "classic or v2", _one_of("classic", "v2")),
     _Row("checkpoint_stats_as_json", "delta.checkpoint.writeStatsAsJson", _FLAG, _flag),
     _Row("checkpoint_stats_as_struct", "delta.checkpoint.writeStatsAsStruct", _FLAG, _flag),
@@ -245,7 +248,7 @@ _ROWS = (
     _Row("append_only", "delta.appendOnly", _FLAG, _flag),
     _Row("change_data_feed", "delta.enableChangeDataFeed", _FLAG, _flag),
     _Row("iceberg", "delta.universalFormat.enabledFormats", "names of formats", _names_iceberg),
-    _Row("universal_format", "delta.universalFormat.enabledFormats", "names of formats", _is_said),
+    _Row("universal_format", "delta.universalFormat.enabledFormats", "names of formats", _is_set),
     _Row("symlink_manifest", "delta.compatibility.symlinkFormatManifest.enabled", _FLAG, _flag),
     _Row(
         "column_mapping_mode",
@@ -256,7 +259,7 @@ _ROWS = (
     _Row(
         "data_skipping_num_indexed_cols",
         "delta.dataSkippingNumIndexedCols",
-        "a whole number from -1 on",
+        "a whole number of at least -1",
         _index,
     ),
     _Row("data_skipping_stats_columns", "delta.dataSkippingStatsColumns", "columns", _text),
@@ -267,7 +270,12 @@ _ROWS = (
         _count,
     ),
     _Row("randomize_file_prefixes", "delta.randomizeFilePrefixes", _FLAG, _flag),
-    _Row("random_prefix_length", "delta.randomPrefixLength", "a whole number from 1 on", _positive),
+    _Row(
+        "random_prefix_length",
+        "delta.randomPrefixLength",
+        "a whole number of at least 1",
+        _positive,
+    ),
     _Row("row_tracking", "delta.enableRowTracking", _FLAG, _flag),
     _Row("row_tracking_suspended", "delta.rowTrackingSuspended", _FLAG, _flag),
     _Row(

@@ -134,9 +134,9 @@ class TableSchema:
 
 
 def refuse_odd_partitions(metadata: Metadata, *, table: str, file: str) -> None:
-    """CorruptLogError unless the partition columns are columns of the schema, each once.
+    """Raise CorruptLogError unless the partition columns are distinct columns of the schema.
 
-    No reader knows such a table's rows. A schema that cannot be parsed is passed over here.
+    Readers disagree on the rows of such a table. A schema that cannot be parsed is ignored here.
     """
     columns = metadata.partition_columns
     try:
@@ -149,7 +149,7 @@ def refuse_odd_partitions(metadata: Metadata, *, table: str, file: str) -> None:
             table,
             f"{file} has metaData with partitionColumns {columns}, which are not distinct columns "
             "of its schema",
-            "commit metaData whose partition columns are, or restore the log from a backup or a "
+            "commit metaData with correct partition columns, or restore the log from a backup or a "
             "replica",
         )
 

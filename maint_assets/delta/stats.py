@@ -33,6 +33,7 @@ STRING_PREFIX_LENGTH = 32
 _PART = r"(?:`(?:[^`]|``)*`|[^\s.,`]+)"
 _NAME = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _LIST = re.compile(rf"\s*{_NAME}(?:\s*,\s*{_NAME})*")
+# Characters that delta-spark appends to a truncated maximum.
 _DELETE, _LAST = "\x7f", "\U0010ffff"
 _BMP_LAST = "\uffff"
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - arithmetic of UTC and of local times alike

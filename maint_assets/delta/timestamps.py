@@ -1,4 +1,4 @@
-"""Commit times without in-commit timestamps, and durations for people."""
+"""Commit times by file mtime, and durations as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = (
 
 
 LEAST_MS = 100_000_000_000
-"""Times below this (in 1973) are not in ms: some writers use 0, or seconds."""
+"""Timestamps below this (in 1973) are not in ms: some writers use 0, or seconds."""
 
 
 def monotonic(times: Sequence[tuple[int, int]]) -> dict[int, int]:
@@ -33,12 +33,12 @@ def monotonic(times: Sequence[tuple[int, int]]) -> dict[int, int]:
     return adjusted
 
 
-def shown_length(length_ms: int) -> str:
-    """A duration for people: ``7 days``, ``1 day 12 hours``; at most two units."""
-    told: list[str] = []
+def duration_text(length_ms: int) -> str:
+    """A duration as text: ``7 days``, ``1 day 12 hours``; at most two units."""
+    parts: list[str] = []
     rest = length_ms
     for unit, unit_ms in _UNITS:
         count, rest = divmod(rest, unit_ms)
         if count:
-            told.append(f"{count:,} {unit}" + ("s" if count > 1 else ""))
-    return " ".join(told[:2]) or "0 hours"
+            parts.append(f"{count:,} {unit}" + ("s" if count > 1 else ""))
+    return " ".join(parts[:2]) or "0 hours"

@@ -1,1 +1,1 @@
-"""Log cleanup: which files of the log no kept version needs, and their deletion."""
+"""Log cleanup: the plan of the log files that no retained version needs, and their deletion."""

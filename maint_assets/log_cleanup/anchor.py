@@ -1,4 +1,9 @@
-"""What a checkpoint holds that can be what a log begins with: read and counted (logs.md 14.5)."""
+"""Open a checkpoint in full, to see whether a log could begin with it: its anchor.
+
+Names, sizes and footers do not show a truncated file or a broken page. When the commits before the
+anchor are gone, a broken anchor loses all versions up to the next checkpoint, so every column of
+every file is read.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ from maint_assets.delta.actions import (
 from maint_assets.delta.names import LogFileKind
 from maint_assets.errors import CorruptLogError, LogGapError, one_line
 from maint_assets.log_cleanup.loadable import lacking, lacking_in_json, refuse_unloadable
-from maint_assets.snapshot.control_actions import RESTORE, converted, log_lines, other_rows
+from maint_assets.snapshot.control_actions import RESTORE, log_lines, non_file_rows, to_action
 from maint_assets.snapshot.head import SidecarFile, sidecar_file, version_checksum
 from maint_assets.snapshot.log import Checkpoint
 from maint_assets.snapshot.schemas import LogUnit
@@ -47,19 +52,19 @@ _V2_NAME = re.compile(rf"[0-9]{{20}}\.checkpoint\.{_UUID}\.(json|parquet)")
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A checkpoint that was opened: its files, sidecars last, or why it cannot be an anchor."""
+    """An opened checkpoint: its files, sidecars last, or the fault that rules it out as anchor."""
 
     checkpoint: Checkpoint
     units: list[LogUnit]
     fault: str | None = None
 
 
-def opened(location: Location, checkpoint: Checkpoint) -> Opened:
-    """Whether a complete checkpoint can be the first thing of a log, whatever its content.
+def open_checkpoint(location: Location, checkpoint: Checkpoint) -> Opened:
+    """Read a complete checkpoint and check everything but its content against the commits.
 
-    Every column of every file is read: one protocol, one metadata, sidecars of the recorded sizes,
-    file actions with a path, and as many live files as the version's checksum counts, where there
-    is one. The names must be those by which every reader finds it.
+    It must have one protocol and one metadata, sidecars of the recorded sizes, the required fields
+    in every file action, the file count of the version checksum if there is one, and file names by
+    which every reader finds it (PROTOCOL.md, "Checkpoints").
     """
     try:
         return Opened(checkpoint, _units(location, checkpoint))
@@ -71,20 +76,20 @@ def _units(location: Location, checkpoint: Checkpoint) -> list[LogUnit]:
     """The files of a checkpoint. Raises CorruptLogError and LogGapError for an unsound one."""
     odd = [entry.file.name for entry in checkpoint.entries if not _is_usual(entry)]
     if odd:
-        raise _unsound(location, f"checkpoint {odd[0]} has a name that other readers pass over")
-    told = _told(location, checkpoint)
-    sidecars = [file.path for file in told.sidecars]
-    wrong = _wrong_shape(checkpoint, told) or _miscounted(location, checkpoint, sidecars)
+        raise _unsound(location, f"checkpoint {odd[0]} has a name that other readers ignore")
+    actions = _other_actions(location, checkpoint)
+    sidecars = [file.path for file in actions.sidecars]
+    wrong = _wrong_shape(checkpoint, actions) or _miscounted(location, checkpoint, sidecars)
     if wrong:
         raise _unsound(location, wrong)
     files = [(entry.path, entry.size) for entry in checkpoint.entries]
-    files += [(file.path, file.size) for file in told.sidecars]
+    files += [(file.path, file.size) for file in actions.sidecars]
     return [LogUnit(path=path, version=checkpoint.version, size=size) for path, size in files]
 
 
 @dataclass(slots=True)
-class _Told:
-    """What a checkpoint holds beside file actions: how many of each kind, sidecars, a protocol."""
+class _OtherActions:
+    """The actions of a checkpoint that are not of files: counts by kind, sidecars, protocol."""
 
     found: Counter[str] = field(default_factory=Counter[str])
     sidecars: list[SidecarFile] = field(default_factory=list[SidecarFile])
@@ -104,30 +109,31 @@ def _is_usual(entry: LogEntry) -> bool:
     return file.name == f"{named}{part}.parquet"
 
 
-def _told(location: Location, checkpoint: Checkpoint) -> _Told:
-    told = _Told()
+def _other_actions(location: Location, checkpoint: Checkpoint) -> _OtherActions:
+    actions = _OtherActions()
     rows = (
         (entry, name, row[name])
         for entry in checkpoint.entries
-        for row in other_rows(location, entry, (*_KINDS, "sidecar"))
+        for row in non_file_rows(location, entry, (*_KINDS, "sidecar"))
         for name in (*_KINDS, "sidecar")
         if row.get(name)
     )
     for entry, name, row in rows:
         if name == "sidecar":
-            told.sidecars.append(sidecar_file(row, location, entry))
+            actions.sidecars.append(sidecar_file(row, location, entry))
             continue
-        value = converted(row, _KINDS[name], table=location.uri, file=entry.file.name)
-        told.found[name] += 1
+        value = to_action(row, _KINDS[name], table=location.uri, file=entry.file.name)
+        actions.found[name] += 1
         if isinstance(value, CheckpointMetadata):
-            told.found["other version"] += value.version != checkpoint.version
+            actions.found["other version"] += value.version != checkpoint.version
         elif isinstance(value, Protocol):
-            told.protocol = value
-    return told
+            actions.protocol = value
+    return actions
 
 
-def _wrong_shape(checkpoint: Checkpoint, told: _Told) -> str | None:
-    entry, found = checkpoint.entries[0], told.found
+def _wrong_shape(checkpoint: Checkpoint, actions: _OtherActions) -> str | None:
+    """The fault in the numbers of actions, None if they are right (PROTOCOL.md, "V2 Spec")."""
+    entry, found = checkpoint.entries[0], actions.found
     name = entry.file.name
     for action in ("protocol", "metaData"):
         if found[action] != 1:
@@ -136,7 +142,7 @@ def _wrong_shape(checkpoint: Checkpoint, told: _Told) -> str | None:
     is_v2 = entry.file.kind is LogFileKind.CHECKPOINT_V2
     if marks > 1 or ((is_v2 or found["sidecar"]) and not marks):
         return f"checkpoint {name} holds {marks} checkpointMetadata actions, not 1"
-    if (is_v2 or marks) and not _has_v2(told.protocol):
+    if (is_v2 or marks) and not _has_v2(actions.protocol):
         return f"checkpoint {name} is a V2 one of a table without the feature v2Checkpoint"
     return f"checkpoint {name} is of another version" if found["other version"] else None
 
@@ -148,7 +154,10 @@ def _has_v2(protocol: Protocol | None) -> bool:
 
 
 def _miscounted(location: Location, checkpoint: Checkpoint, sidecars: list[str]) -> str | None:
-    """What the file actions of a checkpoint tell otherwise than its version's checksum."""
+    """The fault if the live files and bytes differ from those in the version checksum, else None.
+
+    Without a version checksum the files are read all the same: a broken one raises.
+    """
     adds = live_bytes = 0
     for entry in checkpoint.entries:
         in_json = entry.file.name.endswith(".json")
@@ -164,13 +173,13 @@ def _miscounted(location: Location, checkpoint: Checkpoint, sidecars: list[str])
     if (recorded.num_files, recorded.table_size_bytes) != (adds, live_bytes):
         return (
             f"checkpoint {checkpoint.version} holds {adds} files of {live_bytes} bytes, its "
-            f"checksum says {recorded.num_files} of {recorded.table_size_bytes}"
+            f"checksum says {recorded.num_files} files of {recorded.table_size_bytes} bytes"
         )
     return None
 
 
 def _in_parquet(location: Location, path: str) -> Iterator[tuple[int, int]]:
-    """Live files and their bytes of each batch; every column is read, none is kept."""
+    """Live files and their bytes per batch; all columns are read, to find broken pages."""
     name = path.rpartition("/")[2]
     try:
         with read.parquet(location, path) as file:
@@ -184,7 +193,7 @@ def _in_parquet(location: Location, path: str) -> Iterator[tuple[int, int]]:
 
 
 def _counted(batch: pa.RecordBatch) -> tuple[int, int]:
-    """Live files and their bytes; ValueError for a file action without what all of them have."""
+    """Live files and their bytes of a batch; ValueError where a required field is missing."""
     wrong = lacking(batch)
     if wrong:
         raise ValueError(wrong)

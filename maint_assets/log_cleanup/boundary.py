@@ -1,4 +1,7 @@
-"""Where the kept log begins: the anchor by PROTOCOL's "Metadata Cleanup", or why nothing goes."""
+"""The anchor of a log cleanup: the checkpoint that the kept log begins with.
+
+It follows PROTOCOL.md, "Metadata Cleanup", and in addition requires the checkpoint to be sound.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from maint_assets.log_cleanup.commit_times import CommitTimes
-from maint_assets.log_cleanup.new_anchor import refused_anchor
+from maint_assets.log_cleanup.new_anchor import anchor_refusal
 from maint_assets.log_cleanup.protection import is_protected
 from maint_assets.log_cleanup.soundness import soundness_of_each
 from maint_assets.snapshot.log import LOG
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 _AT_ONCE = 4
-"""How many checkpoints one replay of the commits compares: each is read whole."""
+"""Checkpoints compared in one replay of the commits. Each is read whole, so not more of them."""
 
 Proven = Mapping["Checkpoint", "Soundness"]
 
@@ -36,7 +39,11 @@ NOTHING_PROVEN: Proven = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Boundary:
-    """Where the kept log begins, or why nothing goes."""
+    """The anchor's version, or a stop reason (a key of STOP_REASONS).
+
+    ``cutoff`` is the newest commit at or before the cutoff. ``creates``: the anchor is yet to be
+    written. ``rejected`` and ``notes`` are sentences for the user.
+    """
 
     anchor: int | None
     stop_reason: str | None = None
@@ -49,9 +56,10 @@ class Boundary:
 def boundary(
     log: LogDirectory, times: CommitTimes, terms: Terms, *, proven: Proven = NOTHING_PROVEN
 ) -> Boundary:
-    """The anchor by PROTOCOL, opened before anything is planned on it.
+    """The boundary of a log by PROTOCOL.md, with an anchor that was opened and compared.
 
-    ``proven`` is what ``proven_anchors`` found; other checkpoints are compared in this process.
+    Checkpoints that are not in ``proven``, the result of ``proven_anchors``, are compared in this
+    process.
     """
     cutoff = times.newest_until(terms.cutoff_ms)
     if cutoff is None:
@@ -59,7 +67,7 @@ def boundary(
     bound = _bound(cutoff, terms)
     anchor, rejected, notes = _sound(log, bound, proven)
     creates = anchor is None and terms.creates_anchor
-    if creates and (why := refused_anchor(log, bound)) is not None:
+    if creates and (why := anchor_refusal(log, bound)) is not None:
         creates, notes = False, [f"no checkpoint of version {bound} can be written: {why}"]
     first = bound if creates else anchor
     if first is None:
@@ -75,23 +83,23 @@ def boundary(
 
 
 def proven_anchors(log: LogDirectory, terms: Terms, cluster: Cluster) -> Proven:
-    """The soundness of the checkpoints that ``boundary`` looks at, compared on executors."""
+    """The soundness of the checkpoints that ``boundary`` may take, compared on executors."""
     found: dict[Checkpoint, Soundness] = {}
     cutoff = CommitTimes(log, terms.in_commit).newest_until(terms.cutoff_ms)
-    for some in () if cutoff is None else _candidates(log, _bound(cutoff, terms)):
-        found |= soundness_of_each(log, some, cluster=cluster)
-        if any(found[each].fault is None for each in some):
+    for group in () if cutoff is None else _candidates(log, _bound(cutoff, terms)):
+        found |= soundness_of_each(log, group, cluster=cluster)
+        if any(found[each].fault is None for each in group):
             break
     return found
 
 
 def _bound(cutoff: int, terms: Terms) -> int:
-    """The newest version that the log may begin with."""
+    """The newest version with which the log may begin."""
     return cutoff if terms.min_keep_version is None else min(cutoff, terms.min_keep_version)
 
 
 def _candidates(log: LogDirectory, bound: int) -> Iterator[list[Checkpoint]]:
-    """The checkpoints up to a version, newest first, as many together as are compared at once."""
+    """The checkpoints up to a version, newest first, in groups that are compared together."""
     older = [each for each in log.checkpoints if each.version <= bound]
     for first in range(0, len(older), _AT_ONCE):
         yield older[first : first + _AT_ONCE]
@@ -100,16 +108,16 @@ def _candidates(log: LogDirectory, bound: int) -> Iterator[list[Checkpoint]]:
 def _sound(
     log: LogDirectory, bound: int, proven: Proven
 ) -> tuple[int | None, list[str], list[str]]:
-    """The version of the newest sound checkpoint, what is wrong with others, notes.
+    """The version of the newest sound checkpoint, the faults of unsound ones, and notes.
 
-    Some older ones are looked at, too: the same replay meets them, and a person should know.
+    Faults of older checkpoints of the same group are included: the same replay compares them.
     """
     rejected: list[str] = []
-    for some in _candidates(log, bound):
-        unproven = [each for each in some if each not in proven]
+    for group in _candidates(log, bound):
+        unproven = [each for each in group if each not in proven]
         found = {**proven, **(soundness_of_each(log, unproven) if unproven else {})}
-        rejected += [fault for each in some if (fault := found[each].fault) is not None]
-        sound = next((each for each in some if found[each].fault is None), None)
+        rejected += [fault for each in group if (fault := found[each].fault) is not None]
+        sound = next((each for each in group if found[each].fault is None), None)
         if sound is not None:
             note = found[sound].note
             return sound.version, rejected, [note] if note else []
@@ -117,13 +125,16 @@ def _sound(
 
 
 def _notes(location: Location, anchor: int) -> list[str]:
-    """What a VACUUM LITE by Delta will say of the shorter log."""
+    """A note if Delta's own VACUUM LITE will refuse the shorter log."""
     try:
         body = read.content(location, f"{LOG}/_last_vacuum_info")
-        told = msgspec.json.decode(body, type=dict[str, object])
+        progress = msgspec.json.decode(body, type=dict[str, object])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
-    handled = told.get("latestCommitVersionOutsideOfRetentionWindow")
+    handled = progress.get("latestCommitVersionOutsideOfRetentionWindow")
     if not isinstance(handled, int) or handled + 1 >= anchor:
         return []
-    return [f"Delta's VACUUM LITE has come to version {handled}: it needs a full VACUUM first"]
+    return [
+        f"Delta's VACUUM LITE has handled versions up to {handled}: after this cleanup it needs a "
+        "full VACUUM first"
+    ]

@@ -1,4 +1,7 @@
-"""When each commit of a log was made: by its file, or by what it says itself (logs.md 10)."""
+"""Commit times: in-commit timestamps, or file modification times.
+
+See PROTOCOL.md, "In-Commit Timestamps". Delta Spark's cleanup uses file times only.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class InCommitTimes(msgspec.Struct, frozen=True):
-    """From which version and time on commits say their own time; a time of None means always."""
+    """The version and time from which commits have in-commit timestamps.
+
+    ``enabled_ms`` None, without the enablement properties: all commits have them.
+    """
 
     version: int = 0
     enabled_ms: int | None = None
@@ -26,8 +32,9 @@ class InCommitTimes(msgspec.Struct, frozen=True):
 class CommitTimes:
     """The times of the published commits of a log, in ms.
 
-    ``in_commit`` None means that a commit is as old as its file, each at least a millisecond
-    younger than the one before. Both ways are never mixed in one search.
+    With ``in_commit`` None they are file times, each made at least a millisecond later than the one
+    before, as Delta does. The two kinds of times are never compared with each other. ``asked`` has
+    the in-commit timestamps read so far, by version.
     """
 
     def __init__(self, log: LogDirectory, in_commit: InCommitTimes | None) -> None:
@@ -36,46 +43,49 @@ class CommitTimes:
         self.asked: dict[int, int] = {}
 
     @property
-    def is_told(self) -> bool:
-        """Whether commits say their time."""
+    def has_in_commit(self) -> bool:
+        """Whether the table has in-commit timestamps."""
         return self._in_commit is not None
 
     def newest_until(self, cutoff_ms: int) -> int | None:
-        """The newest version that was committed at or before a time; None when all are younger.
+        """The newest version committed at or before a time; None when all are younger.
 
-        Raises CorruptLogError for a commit that does not say the time that it should.
+        Raises CorruptLogError for a commit without a required in-commit timestamp.
         """
-        versions, told = self._log.commit_versions, self._in_commit
-        if told is None:
+        versions, in_commit = self._log.commit_versions, self._in_commit
+        if in_commit is None:
             return _last(versions, self.by_file <= cutoff_ms)
-        if told.enabled_ms is not None and cutoff_ms < told.enabled_ms:
-            return _last(versions, (self.by_file <= cutoff_ms) & (versions < told.version))
-        first = int(np.searchsorted(versions, told.version))
-        low = self._newest_told(cutoff_ms, first, told=self._told_ms)
-        if any(self._told_ms(at) != self._by_commit(at) for at in self._around(low, first)):
+        if in_commit.enabled_ms is not None and cutoff_ms < in_commit.enabled_ms:
+            return _last(versions, (self.by_file <= cutoff_ms) & (versions < in_commit.version))
+        first = int(np.searchsorted(versions, in_commit.version))
+        low = self._search(cutoff_ms, first, time_of=self._recorded_ms)
+        # Checksums are small, so they are read first. Only commits are authoritative: if a checksum
+        # beside the boundary disagrees with its commit, the search is repeated on commits alone.
+        if any(self._recorded_ms(at) != self._by_commit(at) for at in self._around(low, first)):
             self.asked.clear()
-            low = self._newest_told(cutoff_ms, first, told=self._by_commit)
+            low = self._search(cutoff_ms, first, time_of=self._by_commit)
         return int(versions[low - 1]) if low > first else None
 
     def _around(self, low: int, first: int) -> range:
-        """The positions of the last commit before a boundary, and of the first one after it."""
+        """The positions of the commits next to a boundary, before and after it."""
         return range(max(low - 1, first), min(low + 1, self._log.commit_versions.size))
 
-    def _newest_told(self, cutoff_ms: int, first: int, *, told: Callable[[int], int]) -> int:
-        """The position after the newest expired one of commits that say their time.
+    def _search(self, cutoff_ms: int, first: int, *, time_of: Callable[[int], int]) -> int:
+        """The position after the newest expired commit, by in-commit timestamps from ``first`` on.
 
-        It only grows, so that few are looked at.
+        In-commit timestamps increase with the version, so a binary search reads few files.
         """
         low, high = first, self._log.commit_versions.size
         while low < high:
             middle = (low + high) // 2
-            if told(middle) <= cutoff_ms:
+            if time_of(middle) <= cutoff_ms:
                 low = middle + 1
             else:
                 high = middle
         return low
 
-    def _told_ms(self, at: int) -> int:
+    def _recorded_ms(self, at: int) -> int:
+        """The time in the version checksum, else in the commit."""
         version = int(self._log.commit_versions[at])
         if version not in self.asked:
             self.asked[version] = self._by_checksum(version) or self._by_commit(at)
@@ -92,7 +102,7 @@ class CommitTimes:
 
 
 def _monotonic(modified_ms: Versions) -> Versions:
-    """Times of which each is later than the one before."""
+    """The times, raised where needed so that each is at least 1 ms later than the one before."""
     steps = np.arange(modified_ms.size)
     return np.maximum.accumulate(modified_ms - steps) + steps
 

@@ -1,4 +1,7 @@
-"""The actions of commits and checkpoints as rows of numbers to compare, read on executors."""
+"""Read the actions of commits and checkpoints as rows of numbers, for the comparison of both.
+
+Hashes instead of texts keep a row at a few dozen bytes, so that large logs can be exchanged.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from maint_assets.datasets.parts import text_hashes
 from maint_assets.delta.actions import DomainMetadata, Metadata, Protocol, Txn, parse_action
 from maint_assets.delta.names import LogFile
 from maint_assets.errors import CorruptLogError, LogGapError
-from maint_assets.log_cleanup.content import lets_expire, other_action
+from maint_assets.log_cleanup.content import other_action, txn_can_expire
 from maint_assets.log_cleanup.hashes import (
     Hashes,
     Table,
@@ -26,13 +29,13 @@ from maint_assets.log_cleanup.hashes import (
     value_hash,
 )
 from maint_assets.snapshot.commits import commit_lines
-from maint_assets.snapshot.control_actions import converted, other_rows
+from maint_assets.snapshot.control_actions import non_file_rows, to_action
 from maint_assets.snapshot.file_actions import actions_of
 from maint_assets.snapshot.log import LogEntry
 from maint_assets.snapshot.log_units import log_errors
 from maint_assets.snapshot.schemas import LogUnit
 from maint_assets.snapshot.whole.actions import canonical_keys, full_actions_of
-from maint_assets.snapshot.whole.parsed_stats import PARSED, lacks_texts
+from maint_assets.snapshot.whole.parsed_stats import PARSED, lacks_json_stats
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -45,11 +48,11 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
 
 COMMITS = -1
-"""``of`` for the actions of commits."""
+"""The value of ``of`` for actions of commits."""
 
 FILE, OTHER, EXPIRES, BROKEN = range(4)
-"""What a row is: a file action, another one, metadata that lets applications expire, or a log file
-that cannot be read, with the reason as its name."""
+"""The kinds of rows: a file action, another action, metadata that lets transaction identifiers
+expire, or a log file that cannot be read (``name`` is the reason)."""
 
 COMPARED_ARROW = pa.schema([
     ("place", pa.int64()),
@@ -62,9 +65,13 @@ COMPARED_ARROW = pa.schema([
     ("kind", pa.int8()),
     ("name", pa.string()),
 ])
-"""One action: hashes of its decoded path, its replay key and what it says (0: removed), statistics
-(``hashes.statistics``), order (version * 2, + 1 unless it removes a file), number of the checkpoint
-that holds it, and the name of other actions. All rows of one key have one ``place``."""
+"""A row per action.
+
+``place``, ``key``, ``value``: hashes of the decoded path, the replay key and the content (0: a
+remove). ``rows``, ``bounds``: see ``hashes.statistics``. ``ord``: version * 2, + 1 unless the
+action removes a file. ``of``: number of the checkpoint that holds it, or COMMITS. ``name``: of an
+action that is not of a file. All rows of one key have the same ``place``.
+"""
 
 _BATCH_ROWS = 16_384
 _OTHERS: dict[str, Any] = {
@@ -76,9 +83,9 @@ _OTHERS: dict[str, Any] = {
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """One log file to read, ``of`` a checkpoint or of COMMITS.
+    """A log file to read: of the checkpoint with number ``of``, or of COMMITS.
 
-    ``others``: with actions that are not of files, which commits always are read with.
+    ``others``: whether to read the actions that are not of files; of commits they always are.
     """
 
     unit: LogUnit
@@ -87,9 +94,9 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def compared_rows(table: Table, some: Iterable[Reading]) -> Iterator[pa.RecordBatch]:
-    """The actions of log files: COMPARED_ARROW.
+    """The actions of log files as batches of COMPARED_ARROW.
 
-    A file that cannot be read gives a row that is BROKEN, after some of its actions perhaps.
+    A file that cannot be read gives a BROKEN row, perhaps after rows of some of its actions.
     """
     commits = _Commits(table)
     for each in some:
@@ -113,7 +120,7 @@ class _Commits:
     others: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
     def read(self, unit: LogUnit) -> Iterator[pa.RecordBatch]:
-        """Read one commit; yields batches whenever enough rows are collected."""
+        """Read one commit; yield a batch whenever enough rows are collected."""
         location, name = self.table.location, unit.path.rpartition("/")[2]
         with log_errors(location, unit):
             for line in commit_lines(location, unit.path):
@@ -122,7 +129,7 @@ class _Commits:
                     yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """The rows collected since."""
+        """The rows collected since the last batch."""
         files, others = self.files, self.others
         self.files, self.others = [], []
         if others:
@@ -131,8 +138,8 @@ class _Commits:
             paths, vectors, sizes, values, stats, order = zip(*files, strict=True)
             keys = canonical_keys(pa.array(paths, pa.string()))
             actions = _Actions(keys, pa.array(vectors, pa.string()), np.array(order, np.int64))
-            told = statistics(stats, of_commit=True)
-            adds = _Adds(pa.array(sizes, pa.int64()), values, *told)
+            rows_and_bounds = statistics(stats, of_commit=True)
+            adds = _Adds(pa.array(sizes, pa.int64()), values, *rows_and_bounds)
             yield _file_rows(self.table, actions, adds)
 
     def _append(self, action: Action, version: int) -> None:
@@ -151,7 +158,7 @@ class _Commits:
 
 @dataclass(frozen=True, slots=True)
 class _Actions:
-    """File actions: canonical paths, vectors, and order (odd for an add)."""
+    """File actions: canonical paths, deletion vector ids, and order (odd for an add)."""
 
     keys: pa.Array
     vectors: pa.Array
@@ -161,7 +168,7 @@ class _Actions:
 
 @dataclass(frozen=True, slots=True)
 class _Adds:
-    """What adds say beside that; anything for removes among them."""
+    """Sizes, partition values and statistics of adds; any values for removes among them."""
 
     sizes: pa.Array
     values: Iterable[Spelled]
@@ -178,9 +185,9 @@ def _checkpoint_rows(table: Table, each: Reading) -> Iterator[pa.RecordBatch]:
     for batch in full_actions_of(location.path, [only_adds]):
         adds = batch["add"]
         stats = pc.struct_field(adds, "stats").to_pylist()
-        told = statistics(stats, of_commit=False, are_texts=are_texts)
+        rows_and_bounds = statistics(stats, of_commit=False, are_texts=are_texts)
         values = map(tuple, pc.struct_field(adds, "partitionValues").to_pylist())
-        rows = _Adds(pc.struct_field(adds, "size"), values, *told)
+        rows = _Adds(pc.struct_field(adds, "size"), values, *rows_and_bounds)
         yield _file_rows(table, _actions(batch, each.of), rows)
     only_removes = msgspec.structs.replace(each.unit, adds=False)
     for batch in actions_of(location.path, [only_removes]):
@@ -196,8 +203,8 @@ def _file_rows(table: Table, actions: _Actions, adds: _Adds | None) -> pa.Record
     places, keys = key_hashes(table, actions.keys, actions.vectors)
     value = rows = bounds = np.zeros(places.size, np.uint64)
     if adds is not None:
-        said = file_hashes(table, places, sizes=adds.sizes, values=adds.values)
-        value = np.where((actions.order & 1).astype(np.bool_), said, np.uint64(0))
+        contents = file_hashes(table, places, sizes=adds.sizes, values=adds.values)
+        value = np.where((actions.order & 1).astype(np.bool_), contents, np.uint64(0))
         rows, bounds = adds.rows, adds.bounds
     numbers = [pa.array(each.view(np.int64)) for each in (places, keys, value, rows, bounds)]
     marks = (pa.scalar(actions.of, pa.int64()), pa.scalar(FILE, pa.int8()))
@@ -211,26 +218,26 @@ def _others_of_checkpoint(location: Location, each: Reading) -> Iterator[pa.Reco
     name = each.unit.path.rpartition("/")[2]
     file = LogFile.parse(name)
     assert file is not None, "a checkpoint has the name of one"
-    entry, held = LogEntry(file, each.unit.size, 0), list[tuple[Any, ...]]()
-    for row in other_rows(location, entry, tuple(_OTHERS)):
+    entry, found = LogEntry(file, each.unit.size, 0), list[tuple[Any, ...]]()
+    for row in non_file_rows(location, entry, tuple(_OTHERS)):
         for kind, wanted in _OTHERS.items():
             if row.get(kind):
-                value = converted(row[kind], wanted, table=location.uri, file=name)
-                held += _other_rows(value, each.unit.version, each.of)
-        if len(held) >= _BATCH_ROWS:
-            yield batch_of(held, COMPARED_ARROW)
-            held = []
-    yield batch_of(held, COMPARED_ARROW)
+                value = to_action(row[kind], wanted, table=location.uri, file=name)
+                found += _other_rows(value, each.unit.version, each.of)
+        if len(found) >= _BATCH_ROWS:
+            yield batch_of(found, COMPARED_ARROW)
+            found = []
+    yield batch_of(found, COMPARED_ARROW)
 
 
 def _other_rows(value: Any, version: int, of: int) -> Iterator[tuple[Any, ...]]:
-    """An action that is not of a file; one that removes itself says nothing (0)."""
-    (kind, name), told = other_action(value)
+    """Rows of an action that is not of a file; a removed domain has the value 0."""
+    (kind, name), content = other_action(value)
     text = f"{kind} {name}".rstrip()
     key = _signed(int(text_hashes(pa.array([text]))[0]))
-    said = 0 if told is None else _signed(value_hash(told))
-    yield (key, key, said, 0, 0, version * 2 + 1, of, OTHER, text)
-    if kind == "metaData" and lets_expire(told):
+    hashed = 0 if content is None else _signed(value_hash(content))
+    yield (key, key, hashed, 0, 0, version * 2 + 1, of, OTHER, text)
+    if kind == "metaData" and txn_can_expire(content):
         yield (0, 0, 1, 0, 0, version * 2 + 1, of, EXPIRES, None)
 
 
@@ -239,9 +246,9 @@ def _signed(number: int) -> int:
 
 
 def _has_texts(location: Location, unit: LogUnit) -> bool:
-    """Whether what a file of a checkpoint says of bounds is the text that a commit had.
+    """Whether the statistics of a checkpoint file are the texts of the commits.
 
-    Of parsed statistics the text is made anew, in which moments are cut.
+    Where only ``stats_parsed`` is present the text is printed again, with its timestamps truncated.
     """
     if not unit.path.endswith(".parquet"):
         return True
@@ -250,4 +257,4 @@ def _has_texts(location: Location, unit: LogUnit) -> bool:
         if "add" not in schema.names or not pa.types.is_struct(schema.field("add").type):
             return True
         names = {field.name for field in schema.field("add").type}
-        return PARSED not in names or not lacks_texts(file)
+        return PARSED not in names or not lacks_json_stats(file)

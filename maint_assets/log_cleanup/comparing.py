@@ -1,4 +1,4 @@
-"""Where checkpoints are opened and compared: on executors, or in this process for small logs."""
+"""Open and compare checkpoints: on executors, or in this process for small logs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 import pyarrow.compute as pc
 
 from maint_assets.datasets.exchange import exchanged, in_waves
-from maint_assets.datasets.rows import packed, told, units
-from maint_assets.log_cleanup.anchor import Opened, opened
+from maint_assets.datasets.rows import encode_result, task_groups, units
+from maint_assets.log_cleanup.anchor import Opened, open_checkpoint
 from maint_assets.log_cleanup.compared_rows import Reading, compared_rows
 from maint_assets.log_cleanup.comparison import Differences, differences
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
 from maint_assets.snapshot.log import Checkpoint
-from maint_assets.snapshot.replay import BUCKET_BYTES, SMALL_LOG_BYTES, shares
+from maint_assets.snapshot.replay import BUCKET_BYTES, SMALL_LOG_BYTES, file_shares
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 _EXPANSION = 8
-"""Approximate ratio of memory to Parquet size."""
+"""Approximate ratio of the size in memory to the size as Parquet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Executors, and a directory that they share for rows on their way."""
+    """Executors, and ``scratch``: a directory that they share, for exchanged rows."""
 
     spark: SparkSession
     parallelism: int
@@ -49,67 +49,67 @@ class _Unopened(msgspec.Struct, frozen=True):
 
 
 def is_small(log: LogDirectory) -> bool:
-    """Whether one process may compare checkpoints of a log."""
+    """Whether commits, checkpoints and sidecars of a log are small enough for one process."""
     kinds = ("commit", "sidecar", *CHECKPOINT_KINDS)
     return pc.sum(log.of(*kinds)["size"], min_count=0).as_py() <= SMALL_LOG_BYTES
 
 
-def opened_each(
+def open_all(
     location: Location, checkpoints: Collection[Checkpoint], cluster: Cluster | None
 ) -> list[Opened]:
-    """What opening each complete checkpoint found, in their order; one task each."""
+    """Open complete checkpoints, one task each; the results are in the given order."""
     if cluster is None or not checkpoints:
-        return [opened(location, each) for each in checkpoints]
+        return [open_checkpoint(location, each) for each in checkpoints]
 
-    def opens(some: list[_Unopened]) -> Iterator[pa.RecordBatch]:
-        for each in some:
-            yield told(opened(location, each.checkpoint))
+    def opens(group: list[_Unopened]) -> Iterator[pa.RecordBatch]:
+        for each in group:
+            yield encode_result(open_checkpoint(location, each.checkpoint))
 
-    packages = [[_Unopened(each)] for each in checkpoints]
-    found = units(cluster.spark, packages, opens, kind=_Unopened).values(Opened)
+    groups = [[_Unopened(each)] for each in checkpoints]
+    found = units(cluster.spark, groups, opens, kind=_Unopened).values(Opened)
     by_checkpoint = {each.checkpoint: each for each in found}
     return [by_checkpoint[each] for each in checkpoints]
 
 
-def compared(
+def comparison_results(
     table: Table,
     read: Sequence[Reading],
     comparisons: Sequence[Comparison],
     *,
     cluster: Cluster | None,
 ) -> Differences:
-    """The difference of each comparison between what log files hold.
+    """Read the log files in ``read`` and return the difference of each comparison.
 
-    On a cluster rows are exchanged by file, and only counts come back.
+    On a cluster, rows are exchanged by the path of the data file, and only counts come back.
     """
     if cluster is None:
         return differences(compared_rows(table, read), comparisons)
     spark, tasks = cluster.spark, cluster.parallelism
     buckets = in_waves(-(-sum(map(_weight, read)) // BUCKET_BYTES), tasks)
-    packages = packed(_shared(read, tasks), tasks, weight=_weight) if buckets else [[*read]]
-    met = units(spark, packages, partial(compared_rows, table), kind=Reading)
+    groups = task_groups(_shared(read, tasks), tasks, weight=_weight) if buckets else [[*read]]
+    rows = units(spark, groups, partial(compared_rows, table), kind=Reading)
     if buckets:
-        met = exchanged(spark, [met], by=["place"], buckets=buckets, scratch=cluster.scratch)
-    counted = met.then(partial(_counted, comparisons)).values(Differences)
+        rows = exchanged(spark, [rows], by=["place"], buckets=buckets, scratch=cluster.scratch)
+    counted = rows.then(partial(_counted, comparisons)).values(Differences)
     return Differences.total(counted, len(comparisons))
 
 
 def _counted(
     comparisons: Sequence[Comparison], rows: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    yield told(differences(rows, comparisons))
+    yield encode_result(differences(rows, comparisons))
 
 
 def _shared(read: Iterable[Reading], parallelism: int) -> list[Reading]:
-    """Files divided among tasks as they are worth; the first share has what is not of files."""
+    """Large files divided into shares; only the first share yields the actions not of files."""
     return [
         msgspec.structs.replace(each, unit=unit, others=each.others and not unit.share)
         for each in read
-        for unit in shares(each.unit, parallelism)
+        for unit in file_shares(each.unit, parallelism)
     ]
 
 
 def _weight(each: Reading) -> int:
-    """About the bytes that a share of a file takes in memory."""
+    """Approximate bytes of a share of a log file in memory."""
     held = each.unit.size // each.unit.shares
     return held * _EXPANSION if each.unit.path.endswith(".parquet") else held

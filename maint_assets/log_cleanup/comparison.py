@@ -1,7 +1,7 @@
-"""What checkpoints hold against what commits make: a replay by key, told in counts.
+"""Compare checkpoints with the replay of the commits, key by key; the result is counts.
 
-The one rule of the comparison: over all rows in one task, or over each bucket of ``place`` on its
-own, as counts of buckets add up.
+The same function compares all rows in one task, or each bucket of ``place`` in a task of its own:
+the counts of the buckets add up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from maint_assets.log_cleanup.compared_rows import (
     FILE,
     OTHER,
 )
-from maint_assets.log_cleanup.hashes import contradict
+from maint_assets.log_cleanup.hashes import contradicting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,10 +38,11 @@ _COUNTS = ("found", "made", "others", "rows", "bounds", "twice", "removed")
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """A checkpoint, by number, with what the one of ``start`` and the commits after that make.
+    """A comparison of a checkpoint with the replay of a start and the commits after it.
 
-    ``start`` None is the beginning, before version 0. One that starts from itself is only looked at
-    for what it holds twice, or as removed too.
+    ``checkpoint`` and ``start`` are numbers of checkpoints; ``start`` None is the empty table
+    before version 0. A checkpoint that is its own start is only checked for live files that it
+    holds twice or also as removed.
     """
 
     checkpoint: int
@@ -51,12 +52,14 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What is other in a checkpoint, in numbers of live files.
+    """The difference between a checkpoint and the replay, in counts of live files.
 
-    ``found`` and ``made`` count all, ``others`` those that only one side has, ``rows`` and
-    ``bounds`` those with other statistics where all are the same. ``action`` is the first other
-    action that differs, ``left_out`` the first application that only one side has: it may have
-    expired, where a version ``expires`` them.
+    ``found`` counts those of the checkpoint, ``made`` those of the replay, ``others`` those that
+    only one side has, ``rows`` and ``bounds`` those with contradicting statistics (counted only
+    where ``others`` is 0). ``twice`` and ``removed`` count live files that the checkpoint holds
+    twice, or also as removed. ``action`` is the first action not of a file that differs,
+    ``left_out`` the first transaction identifier that only one side has: it may have expired if
+    some metadata allows that (``expires``).
     """
 
     found: int = 0
@@ -71,7 +74,7 @@ class Difference(msgspec.Struct, frozen=True):
     expires: bool = False
 
     def plus(self, more: Difference) -> Difference:
-        """The differences of two sets of keys together."""
+        """The sum of the differences of two disjoint sets of keys."""
         counts = {name: getattr(self, name) + getattr(more, name) for name in _COUNTS}
         return Difference(
             **counts,
@@ -82,7 +85,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """A log file that cannot be read: of which checkpoint or of COMMITS, and why."""
+    """A log file that cannot be read: number of its checkpoint or COMMITS, and the reason."""
 
     of: int
     version: int
@@ -90,14 +93,14 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 class Differences(msgspec.Struct, frozen=True):
-    """The difference of each comparison, in their order, and what could not be read."""
+    """The difference of each comparison, in their order, and the log files that cannot be read."""
 
     of_each: list[Difference]
     broken: list[Broken]
 
     @classmethod
     def total(cls, some: Iterable[Self], comparisons: int) -> Self:
-        """Those of several sets of keys together."""
+        """The sum over disjoint sets of keys."""
         found, broken = [Difference()] * comparisons, list[Broken]()
         for each in some:
             found = [one.plus(more) for one, more in zip(found, each.of_each, strict=True)]
@@ -106,7 +109,10 @@ class Differences(msgspec.Struct, frozen=True):
 
 
 def differences(rows: Iterable[pa.RecordBatch], comparisons: Sequence[Comparison]) -> Differences:
-    """The differences among rows of COMPARED_ARROW that hold whole keys."""
+    """The difference of each comparison over batches of COMPARED_ARROW.
+
+    All rows of a key must be among them.
+    """
     table = pa.Table.from_batches(rows, COMPARED_ARROW)
     kinds = table["kind"].to_numpy()
     files, others, expires = (
@@ -125,7 +131,7 @@ def differences(rows: Iterable[pa.RecordBatch], comparisons: Sequence[Comparison
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Actions by key and order, in arrays; those of one commit and key in its order."""
+    """Actions as arrays, sorted by key and order; the sort keeps the order within a commit."""
 
     key: Numbers
     value: Numbers
@@ -144,39 +150,41 @@ class _Rows:
         return every.taken(np.lexsort((order, key)))
 
     def taken(self, at: npt.NDArray[Any]) -> Self:
-        """The rows at some positions, or where a mask says so."""
+        """The rows at the given positions, or where a mask holds."""
         rows, bounds = self.rows[at], self.bounds[at]
         key, value, order, of = self.key[at], self.value[at], self.order[at], self.of[at]
         return type(self)(key, value, rows, bounds, order, of)
 
     @property
     def is_last(self) -> Mask:
-        """Whether a row is the newest of its key."""
+        """Mask of the newest row of each key."""
         found = np.ones(self.key.size, np.bool_)
         found[:-1] = self.key[1:] != self.key[:-1]
         return found
 
 
-def _files(rows: _Rows, asked: Comparison) -> Difference:
+def _files(rows: _Rows, comparison: Comparison) -> Difference:
     """The difference in live files."""
-    held = rows.taken(rows.of == asked.checkpoint)
-    is_live = held.value != 0
-    found, made = held.taken(is_live), _newest(rows.taken(_counts_for(rows, asked)))
+    own = rows.taken(rows.of == comparison.checkpoint)
+    is_live = own.value != 0
+    found, made = own.taken(is_live), _newest(rows.taken(_is_replayed(rows, comparison)))
     twice = int((~found.is_last).sum())
-    removed = int(np.isin(found.key, held.key[~is_live]).sum())
+    removed = int(np.isin(found.key, own.key[~is_live]).sum())
     sizes = Difference(found=found.key.size, made=made.key.size, twice=twice, removed=removed)
     return msgspec.structs.replace(sizes, **_other(_by_value(found), _by_value(made)))
 
 
 def _newest(rows: _Rows) -> _Rows:
-    """The newest row of each key, unless it removes it."""
+    """The newest row of each key, without those that are removes."""
     return rows.taken(rows.is_last & (rows.value != 0))
 
 
-def _counts_for(rows: _Rows, asked: Comparison) -> Mask:
-    """The rows that make the version: what the start holds, and the commits after it."""
-    first, last = 2 * asked.start_version + 1, 2 * asked.version + 1
-    is_start = (rows.of == asked.start) & (rows.value != 0) if asked.start is not None else False
+def _is_replayed(rows: _Rows, comparison: Comparison) -> Mask:
+    """Mask of the replayed rows: live ones of the start, and the commits after it."""
+    first, last = 2 * comparison.start_version + 1, 2 * comparison.version + 1
+    is_start = (
+        (rows.of == comparison.start) & (rows.value != 0) if comparison.start is not None else False
+    )
     return is_start | ((rows.of == COMMITS) & (rows.order > first) & (rows.order <= last))
 
 
@@ -185,19 +193,19 @@ def _by_value(files: _Rows) -> _Rows:
 
 
 def _other(found: _Rows, made: _Rows) -> dict[str, int]:
-    """How many files are others; where none is, how many have other statistics."""
+    """Count of the files that differ; if none does, counts of contradicting statistics."""
     if not np.array_equal(found.value, made.value):
         return {"others": max(np.setxor1d(found.value, made.value).size, 1)}
     return {
-        "rows": int(contradict(found.rows, made.rows).sum()),
-        "bounds": int(contradict(found.bounds, made.bounds).sum()),
+        "rows": int(contradicting(found.rows, made.rows).sum()),
+        "bounds": int(contradicting(found.bounds, made.bounds).sum()),
     }
 
 
-def _actions(rows: _Rows, asked: Comparison, names: Mapping[int, str]) -> Difference:
-    """The difference in all other actions."""
-    found = _said(_newest(rows.taken(rows.of == asked.checkpoint)))
-    made = _said(_newest(rows.taken(_counts_for(rows, asked))))
+def _actions(rows: _Rows, comparison: Comparison, names: Mapping[int, str]) -> Difference:
+    """The difference in the actions that are not of files."""
+    found = _values(_newest(rows.taken(rows.of == comparison.checkpoint)))
+    made = _values(_newest(rows.taken(_is_replayed(rows, comparison))))
     other = [key for key in found.keys() | made.keys() if found.get(key) != made.get(key)]
     one_sided = {key for key in other if not (key in found and key in made)}
     left_out = [names[key] for key in one_sided if names[key].startswith("txn")]
@@ -207,19 +215,19 @@ def _actions(rows: _Rows, asked: Comparison, names: Mapping[int, str]) -> Differ
     )
 
 
-def _said(rows: _Rows) -> dict[int, int]:
+def _values(rows: _Rows) -> dict[int, int]:
     return dict(zip(rows.key.tolist(), rows.value.tolist(), strict=True))
 
 
 def _names(others: pa.Table) -> dict[int, str]:
-    """The name of each key."""
+    """The names of actions by key."""
     keys, at = np.unique(others["key"].to_numpy(), return_index=True)
     return dict(zip(keys.tolist(), others["name"].take(pa.array(at)).to_pylist(), strict=True))
 
 
-def _lets_expire(rows: _Rows, asked: Comparison) -> bool:
-    """Whether some version of a comparison lets applications expire."""
-    return bool(np.any(_counts_for(rows, asked) | (rows.of == asked.checkpoint)))
+def _lets_expire(rows: _Rows, comparison: Comparison) -> bool:
+    """Whether any metadata of a comparison lets transaction identifiers expire."""
+    return bool(np.any(_is_replayed(rows, comparison) | (rows.of == comparison.checkpoint)))
 
 
 def _first(one: str | None, other: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What actions that are not of files say, however they are spelled."""
+"""Content of actions that are not of files, to compare: protocol, metadata, txn, domains."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from maint_assets.delta.actions import DomainMetadata, Metadata, Protocol, Txn
 _EXPIRES = "delta.setTransactionRetentionDuration"
 
 
-def lets_expire(metadata: object) -> bool:
-    """Whether a table's metadata, as ``other_action`` tells it, lets applications expire."""
+def txn_can_expire(metadata: object) -> bool:
+    """Whether metadata, as of ``other_action``, lets transaction identifiers (``txn``) expire."""
     return isinstance(metadata, tuple) and _EXPIRES in metadata[-1]
 
 
 def other_action(value: Any) -> tuple[tuple[str, str], object]:
-    """Kind and name of an action that is not of a file, and what it says; None if it removes it.
+    """Key (kind, name) and content of an action that is not of a file.
 
-    Texts that writers spell in several ways are equal here.
+    Content that writers spell in different ways is equal here. It is None for a removed domain.
     """
     match value:
         case Protocol():
@@ -28,19 +28,21 @@ def other_action(value: Any) -> tuple[tuple[str, str], object]:
             return ("protocol", ""), (*versions, *map(sorted, features))
         case Metadata():
             columns = tuple(value.partition_columns)
-            told = {name: text for name, text in value.configuration.items() if text is not None}
-            return ("metaData", ""), (value.id, _schema(value.schema_string), columns, told)
+            settings = {
+                name: text for name, text in value.configuration.items() if text is not None
+            }
+            return ("metaData", ""), (value.id, _schema(value.schema_string), columns, settings)
         case Txn():
             return ("txn", value.app_id), value.version
         case DomainMetadata():
-            told = None if value.removed else value.configuration or ""
-            return ("domainMetadata", value.domain), told
+            domain = None if value.removed else value.configuration or ""
+            return ("domainMetadata", value.domain), domain
         case _:
-            raise TypeError(f"{type(value).__name__} is no action that is kept")
+            raise TypeError(f"{type(value).__name__} is not an action of a checkpoint")
 
 
 def _schema(text: str | None) -> object:
-    """A schema whatever its JSON is spaced like; the text itself where it is none."""
+    """The decoded schema, so that white space does not count; the text if it is not JSON."""
     try:
         return msgspec.json.decode(text or "null")
     except (msgspec.DecodeError, RecursionError):

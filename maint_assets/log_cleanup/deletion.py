@@ -1,8 +1,8 @@
-"""The execution of a log cleanup: planned files only, in an order that may end anywhere.
+"""Execute the plan of a log cleanup: delete the planned files in an order that may stop anywhere.
 
-One task deletes, as every class of files has to be gone before the next begins (logs.md 14.10).
-Before it starts it opens the anchor again, and before each batch it looks whether the anchor is
-still there.
+One task deletes, because all files of a kind must be gone before the next kind begins (see ORDER in
+``expired_logs.py``); many tasks would need a barrier after each kind. The task opens the anchor
+again before it starts, and checks before each batch that the anchor's files are unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from maint_assets.datasets.columns import arrow_schema, column
 from maint_assets.datasets.intents import StopSign
 from maint_assets.datasets.ledger import BATCH_PATHS, recording
 from maint_assets.datasets.parts import PartSlice, refuse_changed, slice_batches
-from maint_assets.datasets.rows import slices, told, units
+from maint_assets.datasets.rows import encode_result, slices, units
 from maint_assets.delta.names import (
     LogFile,
     checked_name,
@@ -65,33 +65,34 @@ DELETED_LOGS_SCHEMA = T.StructType([
 
 _LEDGER_ARROW = arrow_schema(DELETED_LOGS_SCHEMA)
 _NAMES = {"commit": commit_name, "checksum": checksum_name}
-_NOT_PLANNED = write.Deletion("skipped", "not a file that may go from this log")
+_NOT_PLANNED = write.Deletion("skipped", "not a file that a log cleanup with this anchor deletes")
 _COMMIT_LEFT = write.Deletion("skipped", "a commit before the anchor is still there")
-_BEHIND_A_LINK = write.Deletion("skipped", "below a symbolic link")
+_BELOW_A_LINK = write.Deletion("skipped", "below a symbolic link")
 _BEFORE_ALL = ("compaction", "temporary", *CHECKPOINT_KINDS, "commit")
-_STILL_THERE = write.Deletion("skipped", "the file that it is of is still there")
+_FILE_EXISTS = write.Deletion("skipped", "the file that this checksum belongs to still exists")
 _NAMED_AGAIN = write.Deletion("skipped", "named by a checkpoint that stays")
 
 
 def refuse_clock_skew(table: str, *, now_ms: int) -> None:
-    """GuardError when the clock that the ages of files are told by is not ours."""
+    """Raise GuardError when the clock of the file system differs from ours: ages would be wrong."""
     write.refuse_clock_skew(Location.of(table), LOG, now_ms=now_ms)
 
 
 def proven_anchor(plan: LogCleanupPlan, cluster: Cluster) -> AnchorFiles | None:
-    """The files of the anchor of a large log, compared on executors; None where a task may do it.
+    """The files of the anchor, which is opened and compared on executors; None for a small log.
 
-    Raises StalePlanError when the log could not begin with it.
+    The deleting task compares the anchor of a small log itself. Raises StalePlanError when the
+    anchor is no longer sound.
     """
     location = Location(plan.table, plan.table)
     return None if is_small(log_directory(location)) else _anchor_files(location, plan, cluster)
 
 
 class Cleaned(msgspec.Struct, frozen=True):
-    """What a deletion did: files by kind and outcome, bytes of those that are gone now.
+    """Counts of a log cleanup: files by kind and outcome, bytes of the deleted files.
 
-    ``earliest_version`` is the oldest version that can be read afterwards; the log has
-    ``log_files`` of ``log_bytes`` then.
+    ``earliest_version`` is the oldest readable version afterwards, ``log_files`` and ``log_bytes``
+    the size of the log then.
     """
 
     outcomes: dict[str, dict[str, int]]
@@ -102,7 +103,7 @@ class Cleaned(msgspec.Struct, frozen=True):
     attempt: int
 
     def count(self, outcome: str) -> int:
-        """The files with an outcome."""
+        """The number of files with an outcome."""
         return sum(found.get(outcome, 0) for found in self.outcomes.values())
 
 
@@ -114,47 +115,47 @@ def deleted_logs(
     ledger: Location,
     anchor: AnchorFiles | None,
 ) -> Rows:
-    """The deletion of planned files, in their order, and what it did: one Cleaned.
+    """Delete the planned files in their order; one row, an encoded Cleaned.
 
-    Evaluate it once: evaluating it deletes. ``anchor`` is what ``proven_anchor`` found. Raises
-    StalePlanError, before the first or between two batches, when the log could not begin with the
-    anchor any more, and before the first where the rows of the plan are others now.
+    Evaluate it exactly once: evaluating it deletes. ``anchor`` is the result of ``proven_anchor``.
+    The executor raises StalePlanError before the first batch when the stored plan was changed, and
+    before any batch when the anchor is gone, changed or not sound.
     """
 
-    def deletes(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
+    def deletes(group: list[PartSlice]) -> Iterator[pa.RecordBatch]:
         for part in parts:
             refuse_changed(part, table=plan.table)
-        rows = (batch for part in some for batch in slice_batches(part))
-        yield told(cleaned(rows, plan, ledger, anchor=anchor))
+        rows = (batch for part in group for batch in slice_batches(part))
+        yield encode_result(delete_planned(rows, plan, ledger, anchor=anchor))
 
     return units(spark, [slices(parts)], deletes, kind=PartSlice)
 
 
-def cleaned(
+def delete_planned(
     rows: Iterable[pa.RecordBatch],
     plan: LogCleanupPlan,
     ledger: Location,
     *,
     anchor: AnchorFiles | None = None,
 ) -> Cleaned:
-    """What the deletion of planned rows did, in their order; each batch is recorded.
+    """Delete the files of planned rows in their order, and record each batch in the ledger.
 
-    Without the files of a proven anchor it is opened and compared here.
+    Without ``anchor``, the anchor is opened and compared here.
     """
     task = _Task(plan, ledger, anchor)
     for batch in rows:
         planned = pa.Table.from_batches([batch])
         for first in range(0, planned.num_rows, BATCH_PATHS):
-            if task.sign.is_given(at_once=True):
+            if task.sign.is_set(at_once=True):
                 return task.cleaned()
             task.execute(planned.slice(first, BATCH_PATHS))
     return task.cleaned()
 
 
 def recorded(ledger_rows: DataFrame) -> dict[str, dict[str, int]]:
-    """Outcomes like those of ``Cleaned``, from the ledger: the best outcome of each file.
+    """Outcomes as in ``Cleaned``, from the ledger, with the best outcome of each file.
 
-    Needed when the task was tried again: what its first attempt deleted, its second finds missing.
+    Needed when Spark retried the task: the second attempt finds missing what the first one deleted.
     """
     order = "array('deleted', 'missing', 'failed', 'skipped')"
     best = ledger_rows.groupBy("path").agg(
@@ -170,7 +171,7 @@ def recorded(ledger_rows: DataFrame) -> dict[str, dict[str, int]]:
 
 
 class _Task:
-    """The state of the deleting task: the anchor's files, and what it did so far."""
+    """The state of the deleting task: the anchor's files, and counts of outcomes."""
 
     def __init__(self, plan: LogCleanupPlan, ledger: Location, anchor: AnchorFiles | None) -> None:
         self.location, self.plan, self.ledger = Location(plan.table, plan.table), plan, ledger
@@ -181,14 +182,14 @@ class _Task:
         self._links: set[str] = set()
 
     def execute(self, rows: pa.Table) -> None:
-        """Deletes one batch, or what of it is done when the sign to stop comes, and records it."""
+        """Delete one batch and record its outcomes; a sign to stop ends it between two files."""
         self._refuse_lost_anchor()
         self._links = {each for each in (STAGED, SIDECARS) if read.is_link(self.location, each)}
         planned = rows.select(["path", "kind", "version", "size", "modified_ms"]).to_pylist()
         table = self.location.uri
         with recording(self.ledger, rows, schema=_LEDGER_ARROW, table=table) as outcomes:
             for row in planned:
-                if self.sign.is_given(at_once=not outcomes):
+                if self.sign.is_set(at_once=not outcomes):
                     break
                 outcomes.append(self._deleted(row))
                 is_left = outcomes[-1].outcome in {"failed", "skipped"}
@@ -198,7 +199,7 @@ class _Task:
             self.bytes += row["size"] if done.outcome == "deleted" else 0
 
     def cleaned(self) -> Cleaned:
-        """What was done, and where the log begins now."""
+        """The counts so far, with the earliest version of the log as it is now."""
         context, log = TaskContext.get(), log_directory(self.location)
         return Cleaned(
             outcomes={kind: dict(found) for kind, found in self.done.items()},
@@ -214,27 +215,30 @@ class _Task:
         if self._commit_left and row["kind"] not in _BEFORE_ALL:
             return _COMMIT_LEFT
         if path.rpartition("/")[0] in self._links:
-            return _BEHIND_A_LINK
-        if not (self._is_plain(row) or _may_go(path, row["kind"], self.plan)):
+            return _BELOW_A_LINK
+        if not (self._has_plain_name(row) or _may_be_deleted(path, row["kind"], self.plan)):
             return _NOT_PLANNED
         if row["kind"] == "sidecar" and (kept := self._kept_sidecar(path)) is not None:
             return kept
         checked = checked_path(path)
         if row["kind"] == "hadoop_checksum" and checked and read.exists(self.location, checked):
-            return _STILL_THERE
+            return _FILE_EXISTS
         return write.delete_log_file(
             self.location, path, size=row["size"], modified_ms=row["modified_ms"]
         )
 
-    def _is_plain(self, row: dict[str, Any]) -> bool:
-        """Whether it is a commit or checksum of a version before the anchor, by its usual name."""
+    def _has_plain_name(self, row: dict[str, Any]) -> bool:
+        """Whether it is a commit or checksum before the anchor with its usual name.
+
+        These are most of a plan, and need no parsing of names.
+        """
         version, named = row["version"], _NAMES.get(row["kind"])
         if named is None or version is None or self.plan.anchor_version is None:
             return False
         return version < self.plan.anchor_version and row["path"] == f"{LOG}/{named(version)}"
 
     def _kept_sidecar(self, path: str) -> write.Deletion | None:
-        """Why a sidecar stays: checkpoints may have come that name it."""
+        """Why a sidecar must stay, None if it need not: a new checkpoint may name it."""
         named = self._named_sidecars
         if isinstance(named, write.Deletion):
             return named
@@ -242,7 +246,7 @@ class _Task:
 
     @cached_property
     def _named_sidecars(self) -> set[str] | write.Deletion:
-        """What checkpoints name when the first sidecar is due; why all stay where nobody knows."""
+        """The sidecars that checkpoints name now, or the reason to keep all if that is unknown."""
         try:
             return referenced_sidecars(log_directory(self.location))
         except (CorruptLogError, LogGapError) as error:
@@ -254,17 +258,17 @@ class _Task:
                 name = path.rpartition("/")[2]
                 raise StalePlanError(
                     self.plan.table,
-                    f"{name}, which the log would begin with, is gone or changed",
-                    "see what became of it and plan again; the ledger names what was deleted",
+                    f"{name}, which the log would begin with, is gone or was changed",
+                    "find out why and plan again; the ledger lists the files deleted so far",
                 )
 
 
 def _anchor_files(
     location: Location, plan: LogCleanupPlan, cluster: Cluster | None = None
 ) -> AnchorFiles:
-    """The files without which the log cannot begin with the anchor, as they were when it was read.
+    """Size and modification time of the files that the log needs to begin with the anchor.
 
-    Raises StalePlanError when it could not begin with it. Delta's own way asks for none.
+    None are needed in mode ``spark``. Raises StalePlanError when the anchor is gone or not sound.
     """
     if plan.mode == "spark" or plan.anchor_version is None:
         return {}
@@ -285,7 +289,7 @@ def _anchor_files(
 
 
 def _files_of(log: LogDirectory, checkpoint: Checkpoint) -> AnchorFiles:
-    """The files of a checkpoint, sidecars too, and the commit of its version, as they are now."""
+    """Size and time of the files of a checkpoint, of its sidecars and of its version's commit."""
     version = checkpoint.version
     paths = [entry.path for entry in checkpoint.entries]
     paths += [entry.path for entry in log.commits_between(version, version)]
@@ -293,8 +297,8 @@ def _files_of(log: LogDirectory, checkpoint: Checkpoint) -> AnchorFiles:
     return {path: read.size_and_mtime(log.location, path) for path in paths}
 
 
-def _may_go(path: str, kind: str, plan: LogCleanupPlan) -> bool:
-    """Whether a planned path is what its kind says and lies before the anchor."""
+def _may_be_deleted(path: str, kind: str, plan: LogCleanupPlan) -> bool:
+    """Whether the name of a planned path fits its kind and a version before the anchor."""
     directory, _, name = path.rpartition("/")
     anchor = -1 if plan.anchor_version is None else plan.anchor_version
     if kind == "hadoop_checksum":
@@ -309,6 +313,6 @@ def _may_go(path: str, kind: str, plan: LogCleanupPlan) -> bool:
     file = LogFile.parse(name)
     if directory != LOG or file is None or file.kind.value.replace(" ", "_") != kind:
         return False
-    # Delta lets go of one of two checkpoints of the version that it keeps.
+    # Of two checkpoints of the version that it keeps, Delta Spark may delete one.
     is_last = kind == "compaction" or (plan.mode == "spark" and kind in CHECKPOINT_KINDS)
     return file.version < anchor or (is_last and file.version == anchor)

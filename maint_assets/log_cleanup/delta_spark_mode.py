@@ -1,7 +1,8 @@
-"""What delta-spark's cleanup deletes, in its own way (logs.md 11): for comparison, mode ``spark``.
+"""Mode ``spark``: the files that the log cleanup of Delta Spark 4.4 would delete, for comparison.
 
-It judges by the time of files, lets go of all before the newest checkpoint whose predecessor has
-expired, and asks neither what that checkpoint holds nor which version the cutoff needs.
+It uses file times, and deletes everything before the newest checkpoint whose predecessor has
+expired. It neither opens that checkpoint nor keeps the version that time travel to the cutoff
+needs. Oddities of the original are reproduced on purpose.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ Row = dict[str, Any]
 
 
 def hinted_version(log: LogDirectory) -> int | None:
-    """The version of the checkpoint that the hint names; of the newest one where it is broken.
+    """The version in ``_last_checkpoint``; that of the newest checkpoint if it cannot be parsed.
 
-    None without a hint: then Delta deletes nothing.
+    None without that file: then Delta Spark deletes nothing.
     """
     try:
         hint = parse_hint(read.content(log.location, HINT))
@@ -41,25 +42,30 @@ def hinted_version(log: LogDirectory) -> int | None:
 
 
 def expired_by_files(log: LogDirectory, terms: Terms, *, hinted: int) -> tuple[set[str], bool]:
-    """The paths that would go, and whether checkpoint protection keeps them all."""
+    """The paths to delete, and whether checkpoint protection forbids to delete any."""
     rows = log.of("commit", "checksum", *CHECKPOINT_KINDS).sort_by("path").to_pylist()
-    going, late = _released(rows, cutoff_ms=terms.cutoff_ms, newest=hinted - 1)
-    if not late and _is_forbidden(log, going, before=terms.protection_before):
+    expired, late = _released(rows, cutoff_ms=terms.cutoff_ms, newest=hinted - 1)
+    if not late and _is_forbidden(log, expired, before=terms.protection_before):
         return set(), True
-    paths = {row["path"] for row in going}
-    commits = [row["version"] for row in going if row["kind"] == "commit"]
-    staged, is_whole = _staged(log, newest=max(commits, default=-1))
-    if is_whole and terms.has_sidecars and any(row["kind"] in CHECKPOINT_KINDS for row in going):
-        staged |= _unreferenced(log, going=paths, cutoff_ms=terms.cutoff_ms)
+    paths = {row["path"] for row in expired}
+    commits = [row["version"] for row in expired if row["kind"] == "commit"]
+    staged, is_complete = _staged(log, newest=max(commits, default=-1))
+    if (
+        is_complete
+        and terms.has_sidecars
+        and any(row["kind"] in CHECKPOINT_KINDS for row in expired)
+    ):
+        staged |= _unreferenced(log, expired=paths, cutoff_ms=terms.cutoff_ms)
     return paths | staged, False
 
 
 def _released(rows: list[Row], *, cutoff_ms: int, newest: int) -> tuple[list[Row], bool]:
-    """The files that Delta's iterator lets go: a run of files up to each checkpoint, as long as
-    the last file of the run has expired; and whether it passed over the first run.
+    """The files released by Delta's BufferingLogDeletionIterator, and whether the first run of
+    files was skipped.
 
-    Delta asks its iterator twice for a first file; each time it goes on to the next checkpoint,
-    and the check of the protection asks only once.
+    Files are buffered up to each checkpoint, and such a run is released while its last file has
+    expired. Delta asks the iterator twice for a first file, and each time it goes on to the next
+    checkpoint; the check of checkpoint protection asks only once.
     """
     released: list[Row] = []
     late = False
@@ -90,27 +96,27 @@ def _released(rows: list[Row], *, cutoff_ms: int, newest: int) -> tuple[list[Row
 
 
 def _run(row: Row, parts: dict[tuple[int, int], list[Row]]) -> list[Row] | None:
-    """The files of a checkpoint that is whole with this one; None while parts are to come."""
+    """The files of a checkpoint that this one completes; None while parts are missing."""
     if row["kind"] != "checkpoint_part":
         return [row]
     file = LogFile.parse(row["path"].rpartition("/")[2])
     assert file is not None, "a part has the name of one"
-    there = parts.setdefault((file.version, file.parts), [])
-    there.append(row)
-    return parts.pop((file.version, file.parts)) if len(there) == file.parts else None
+    found = parts.setdefault((file.version, file.parts), [])
+    found.append(row)
+    return parts.pop((file.version, file.parts)) if len(found) == file.parts else None
 
 
-def _is_forbidden(log: LogDirectory, going: Iterable[Row], *, before: int) -> bool:
-    """Delta's reading of checkpoint protection: a checkpoint at the boundary is enough for it."""
-    if before <= 0 or not going:
+def _is_forbidden(log: LogDirectory, expired: Iterable[Row], *, before: int) -> bool:
+    """Delta Spark's check of checkpoint protection: a checkpoint at the boundary satisfies it."""
+    if before <= 0 or not expired:
         return False
-    commits = [row["version"] for row in going if row["kind"] == "commit"]
+    commits = [row["version"] for row in expired if row["kind"] == "commit"]
     below = [version for version in commits if version <= before - 1]
     end = max(below, default=0)
     if end >= before - 1 or any(each.version == end + 1 for each in log.checkpoints):
         return False
     span = range(min(below, default=end + 2), end + 2)
-    # Without a single checksum Delta has nothing to judge, and goes on.
+    # Without a single checksum Delta Spark skips this check.
     if not any(version in span for version in log.of("checksum")["version"].to_pylist()):
         return False
     for version in span:
@@ -122,9 +128,12 @@ def _is_forbidden(log: LogDirectory, going: Iterable[Row], *, before: int) -> bo
 
 
 def _staged(log: LogDirectory, *, newest: int) -> tuple[set[str], bool]:
-    """The staged commits up to a version; a foreign name ends Delta's cleanup with an error."""
+    """Staged commits up to a version, and whether the whole directory was read.
+
+    A foreign file name ends Delta's cleanup with an error.
+    """
     found: set[str] = set()
-    entries = [name for some in read.directory(log.location, STAGED) for name in some.names]
+    entries = [name for batch in read.directory(log.location, STAGED) for name in batch.names]
     for name in sorted(filter(read.is_utf8, (name for name in entries if name >= f"{0:020d}."))):
         version = staged_version(name)
         if version is None:
@@ -135,12 +144,13 @@ def _staged(log: LogDirectory, *, newest: int) -> tuple[set[str], bool]:
     return found, True
 
 
-def _unreferenced(log: LogDirectory, *, going: set[str], cutoff_ms: int) -> set[str]:
-    there = log.of("checkpoint", "v2_checkpoint")["path"].to_pylist()
-    if going.issuperset(there):
+def _unreferenced(log: LogDirectory, *, expired: set[str], cutoff_ms: int) -> set[str]:
+    """Expired sidecars that no kept checkpoint names; none if no checkpoint is kept."""
+    checkpoints = log.of("checkpoint", "v2_checkpoint")["path"].to_pylist()
+    if expired.issuperset(checkpoints):
         return set()
     found = log.checkpoint_files("checkpoint", "v2_checkpoint")
-    named = named_sidecars(log.location, (each for each in found if each.path not in going))
+    named = named_sidecars(log.location, (each for each in found if each.path not in expired))
     return {
         row["path"]
         for row in log.of("sidecar").to_pylist()

@@ -1,7 +1,7 @@
-"""The plan of a log cleanup: which files of the log no version that is kept needs (logs.md 14).
+"""The plan of a log cleanup: the log files that no retained version needs.
 
-The log is kept from its anchor on: the newest sound checkpoint that is no younger than the newest
-commit before the cutoff (PROTOCOL, "Metadata Cleanup").
+The log is kept from its anchor on: the newest sound checkpoint whose version is not above the
+newest commit at or before the cutoff (PROTOCOL.md, "Metadata Cleanup").
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 EXPIRED_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root"),
-    column("kind", "string", "what it is to the log"),
-    column("version", "bigint", "version that it belongs to", nullable=True),
+    column("kind", "string", "kind of log file, such as commit or v2_checkpoint"),
+    column("version", "bigint", "version of the log file", nullable=True),
     column("size", "bigint", "bytes"),
     column("modified_ms", "bigint", "last modification, ms"),
-    column("commit_ms", "bigint", "time of the commit, where it is known, ms", nullable=True),
-    column("reason", "string", "why nobody needs it"),
+    column("commit_ms", "bigint", "time of the commit if known, ms", nullable=True),
+    column("reason", "string", "why no retained version needs it"),
 ])
 
 ORDER = (
@@ -60,10 +60,10 @@ ORDER = (
     "sidecar",
     "hadoop_checksum",
 )
-"""The kinds in the order of their deletion: whatever ends it, every kept version stays readable.
+"""The kinds in the order of their deletion: wherever it stops, every kept version stays readable.
 
-Checkpoints go before the commits, the newest first: an older one that is wrong would else be all
-that the next run could compare the anchor with.
+Checkpoints are deleted before the commits, the newest first. Otherwise an interrupted run could
+leave a wrong old checkpoint as the only one with which the next run compares the anchor.
 """
 
 EXPIRED_MEASURES = {
@@ -78,12 +78,13 @@ _ARROW = arrow_schema(EXPIRED_SCHEMA)
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """What a plan was made from, and why it is not larger; sizes in bytes.
+    """The facts behind a plan; sizes in bytes.
 
-    ``anchor_version`` is None when nothing is planned, ``stop_reason`` says why then.
-    ``cutoff_version`` is the newest commit that the cutoff does not protect. ``rejected`` tells of
-    checkpoints that cannot be the anchor, ``notes`` what else a person should know. ``ending`` are
-    the versions that can be read before and not after, first and last of each run.
+    ``anchor_version`` is None when nothing is planned; ``stop_reason`` then is a key of
+    STOP_REASONS. ``cutoff_version`` is the newest commit at or before the cutoff. ``rejected`` has
+    a sentence per checkpoint that cannot be the anchor, ``notes`` other remarks for the user.
+    ``ending`` are the versions that are readable before the cleanup but not after it, as (first,
+    last) pairs. The ``log_`` fields count the log before the cleanup.
     """
 
     anchor_version: int | None
@@ -104,10 +105,10 @@ class Findings(msgspec.Struct, frozen=True):
 def expired_logs(
     location: Location, terms: Terms, proven: Proven = NOTHING_PROVEN
 ) -> tuple[pa.Table, Findings]:
-    """The files that may go, in the order of their deletion, and what was found.
+    """The expired log files in the order of their deletion (EXPIRED_SCHEMA), and the findings.
 
-    The rows have EXPIRED_SCHEMA. ``proven`` is what ``proven_anchors`` found of a large log. Raises
-    StorageError, and CorruptLogError for a commit that does not say its time.
+    ``proven`` is the result of ``proven_anchors`` for a large log. Raises StorageError, and
+    CorruptLogError for a commit without a required in-commit timestamp.
     """
     log = log_directory(location)
     times = CommitTimes(log, terms.in_commit)
@@ -127,31 +128,32 @@ def expired_logs(
 
 
 def _with_links(log: LogDirectory, found: Boundary) -> Boundary:
-    """What was found, with links of the log told, as the reason where they are it."""
+    """The boundary with a note about symbolic links; they become the stop reason if they are it."""
     first = min(log.links, key=lambda file: file.version)
     note = f"symbolic links in the log are left alone: {len(log.links)}, such as {first.name}"
     linked, commits = log.linked_commits, log.commit_versions
     is_reason = {
         "no_expired_commit": bool(linked) and linked[0] < int(commits.min(initial=linked[0] + 1)),
         "gap": any(version > (found.cutoff or 0) for version in linked),
-        "no_checkpoint_before_cutoff": bool(log.odd),
+        "no_checkpoint_before_cutoff": bool(log.unreadable_checkpoints),
     }
     reason = "links" if is_reason.get(found.stop_reason or "") else found.stop_reason
     return replace(found, stop_reason=reason, notes=[*found.notes, note])
 
 
 def _paths(log: LogDirectory, found: Boundary, terms: Terms) -> set[str]:
-    """What goes when the log begins with the anchor."""
+    """Paths of the files to delete when the log begins with the anchor."""
     if found.anchor is None:
         return set()
     files, anchor = log.files, found.anchor
     version, kind = files["version"], files["kind"]
     old = pc.less(files["modified_ms"], terms.left_over_ms)
     below = pc.and_(pc.less(version, anchor), _is_of(kind, _BELOW_ANCHOR))
+    # A compaction is deleted by the version that it begins with, as PROTOCOL.md has it.
     covered = pc.and_(pc.less_equal(version, anchor), _is_of(kind, _UP_TO_ANCHOR))
     left_over = pc.and_(_is_of(kind, ("temporary",)), old)
-    going = pc.or_kleene(pc.or_kleene(below, covered), left_over)
-    paths = set(files["path"].filter(pc.fill_null(going, fill_value=False)).to_pylist())
+    expired = pc.or_kleene(pc.or_kleene(below, covered), left_over)
+    paths = set(files["path"].filter(pc.fill_null(expired, fill_value=False)).to_pylist())
     try:
         paths |= _unneeded_sidecars(log.without(paths), before_ms=terms.left_over_ms)
     except (CorruptLogError, LogGapError) as error:
@@ -160,14 +162,14 @@ def _paths(log: LogDirectory, found: Boundary, terms: Terms) -> set[str]:
 
 
 def _unneeded_sidecars(kept: LogDirectory, *, before_ms: int) -> set[str]:
-    """The old sidecars that no checkpoint which stays names."""
+    """Sidecars older than ``before_ms`` that no kept checkpoint names."""
     rows = kept.of("sidecar").to_pylist()
     sidecars = {row["path"] for row in rows if row["modified_ms"] < before_ms}
     return sidecars - referenced_sidecars(kept) if sidecars else set()
 
 
 def _forgotten_checksums(log: LogDirectory, anchor: int, *, before_ms: int) -> set[str]:
-    """Hadoop's checksums of files that went without them."""
+    """Hadoop checksums (``.<name>.crc``) whose file was deleted without them."""
     return {
         row["path"]
         for row in log.of("hadoop_checksum").to_pylist()
@@ -182,7 +184,7 @@ def _is_below(version: int | None, anchor: int) -> bool:
 
 
 def _by_files(log: LogDirectory, times: CommitTimes, terms: Terms) -> tuple[Boundary, set[str]]:
-    """What delta-spark would delete; the anchor is the oldest version that is left."""
+    """The boundary and the paths of mode ``spark``; the anchor is the oldest version left."""
     cutoff = times.newest_until(terms.cutoff_ms)
     hinted = hinted_version(log)
     if hinted is None:
@@ -190,13 +192,13 @@ def _by_files(log: LogDirectory, times: CommitTimes, terms: Terms) -> tuple[Boun
     paths, forbidden = expired_by_files(log, terms, hinted=hinted)
     if forbidden:
         return Boundary(None, "checkpoint_protection", cutoff), set()
-    gone = log.commits.filter(is_in(log.commits, paths))["version"].to_pylist()
+    deleted = log.commits.filter(is_in(log.commits, paths))["version"].to_pylist()
     left = log.without(paths).commits["version"]
-    return Boundary(max(gone) + 1 if gone else pc.min(left).as_py(), None, cutoff), paths
+    return Boundary(max(deleted) + 1 if deleted else pc.min(left).as_py(), None, cutoff), paths
 
 
 def _rows(log: LogDirectory, times: CommitTimes, paths: set[str]) -> pa.Table:
-    """The planned files with what Hadoop keeps beside them, in the order of their deletion."""
+    """Rows of the planned files and their Hadoop checksums, in the order of their deletion."""
     files = log.files
     planned = files.filter(pc.or_(is_in(files, paths), is_in(files, paths, "checked")))
     planned = _in_order(planned)
@@ -209,7 +211,10 @@ def _rows(log: LogDirectory, times: CommitTimes, paths: set[str]) -> pa.Table:
 
 
 def _in_order(planned: pa.Table) -> pa.Table:
-    """The files in the order of their deletion; of one version, preferred checkpoints go last."""
+    """The files in the order of their deletion.
+
+    Of several checkpoints of a version the one that readers prefer is deleted last.
+    """
     kind, version = planned["kind"], planned["version"]
     rank, is_checkpoint = pc.index_in(kind, pa.array(ORDER)), _is_of(kind, CHECKPOINT_KINDS)
     keys = {
@@ -223,22 +228,26 @@ def _in_order(planned: pa.Table) -> pa.Table:
 
 
 def _commit_ms(log: LogDirectory, times: CommitTimes, planned: pa.Table) -> pa.Array:
-    """When the version of each file was committed, as far as it was looked at."""
+    """Commit time of the version of each file, null if unknown.
+
+    Reading an in-commit timestamp means opening a file, so only the times that the search for the
+    cutoff has read are known.
+    """
     versions = pa.array(log.commit_versions)
-    if times.is_told:
+    if times.has_in_commit:
         known = pa.array([times.asked.get(v) for v in versions.to_pylist()], pa.int64())
     else:
         known = pa.array(times.by_file)
-    at = pc.index_in(planned["version"], versions)
-    return known.take(at.combine_chunks() if isinstance(at, pa.ChunkedArray) else at)
+    index = pc.index_in(planned["version"], versions)
+    return known.take(index.combine_chunks() if isinstance(index, pa.ChunkedArray) else index)
 
 
 def _reasons(log: LogDirectory, planned: pa.Table) -> list[str]:
-    """Why each planned file is unneeded."""
-    whole = {entry.path for each in log.checkpoints for entry in each.entries}
+    """The value of the column ``reason`` for each planned file."""
+    complete = {entry.path for each in log.checkpoints for entry in each.entries}
     return [
         _REASONS.get(kind, "before_anchor")
-        if kind not in CHECKPOINT_KINDS or path in whole
+        if kind not in CHECKPOINT_KINDS or path in complete
         else "incomplete"
         for path, kind in zip(planned["path"].to_pylist(), planned["kind"].to_pylist(), strict=True)
     ]

@@ -1,7 +1,7 @@
-"""Hashes of 64 bits that stand for what an action says: what a checkpoint and commits agree on.
+"""64-bit hashes of the content of actions, to compare a checkpoint with the commits.
 
-Writers of checkpoints encode paths anew and spell values in their own ways: equal meanings have
-equal hashes.
+Writers of checkpoints encode paths again and print values in their own ways, so paths and values
+are normalised before hashing: equal content has equal hashes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from maint_assets.datasets.parts import text_hashes
 from maint_assets.delta.partitions import canonical
 from maint_assets.delta.paths import TableRoot
 from maint_assets.delta.schema import Primitive
-from maint_assets.snapshot.resolved_paths import placed
+from maint_assets.snapshot.resolved_paths import resolved_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 Hashes = npt.NDArray[np.uint64]
 
 UNKNOWN, NONE, SOME = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
-"""Statistics that may be any, that are not there, and that are there but may be spelled anew."""
+"""Statistics that cannot be compared, that are absent, and that are present but were printed again
+(only their presence can be compared)."""
 
 _FIRST_ROWS = 2
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -42,23 +43,24 @@ _JSON = msgspec.json.Encoder(order="sorted")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table to compare actions of: ``kinds`` are the types of its partition columns, if known."""
+    """The compared table; ``kinds`` has the types of its partition columns, if known."""
 
     location: Location
     kinds: Mapping[str, Type]
 
     @property
     def root(self) -> TableRoot:
-        """Where paths of the log begin."""
+        """The root that relative paths of the log refer to."""
         return TableRoot.of(self.location.path)
 
 
 def key_hashes(table: Table, keys: pa.Array, vectors: pa.Array) -> tuple[Hashes, Hashes]:
-    """Of each file its decoded path and its replay key, both with the deletion vector.
+    """Hashes of each file's decoded path and of its replay key, both with the deletion vector.
 
-    ``keys`` are canonical (``delta.paths.canonical_key``), so that equal keys have equal paths.
+    ``keys`` are canonical (``delta.paths.canonical_key``), so that equal keys have equal paths. For
+    the replay key see PROTOCOL.md, "Action Reconciliation".
     """
-    paths, _, _ = placed(keys, table.root)
+    paths, _, _ = resolved_columns(keys, table.root)
     found = _with_vectors(keys, vectors)
     return (found if paths.equals(keys) else _with_vectors(paths, vectors)), found
 
@@ -66,14 +68,14 @@ def key_hashes(table: Table, keys: pa.Array, vectors: pa.Array) -> tuple[Hashes,
 def file_hashes(
     table: Table, places: Hashes, *, sizes: pa.Array, values: Iterable[Spelled]
 ) -> Hashes:
-    """What each live file is: its path and vector, its size, its partition values; never 0."""
+    """Hashes of path, deletion vector, size and partition values of each live file; never 0."""
     bytes_ = pc.fill_null(sizes, 0).to_numpy().astype(np.uint64)
     found = places * (bytes_ * np.uint64(2) + np.uint64(1))
     return (found + _value_hashes(values, table.kinds) * _ODD) | np.uint64(1)
 
 
 def value_hash(value: object) -> int:
-    """What an action that is not of a file says; never 0."""
+    """Hash of the content of an action that is not of a file; never 0."""
     text = _JSON.encode(value).decode()
     return int((text_hashes(pa.array([text])) | np.uint64(1))[0])
 
@@ -81,25 +83,25 @@ def value_hash(value: object) -> int:
 def statistics(
     texts: Sequence[str | None], *, of_commit: bool, are_texts: bool = True
 ) -> tuple[Hashes, Hashes]:
-    """The number of rows of each file, and its bounds.
+    """The number of rows of each file, plus 2, and a hash of its bounds.
 
-    What a checkpoint leaves out is UNKNOWN, what a commit leaves out is NONE: no writer of
-    checkpoints makes statistics up. Bounds that were parsed and printed again (not ``are_texts``)
-    are SOME.
+    Absent statistics are UNKNOWN for a checkpoint, which may leave them out, and NONE for a commit:
+    no writer of checkpoints adds statistics. Statistics that are not valid JSON are UNKNOWN. Bounds
+    that were parsed and printed again (not ``are_texts``) are SOME.
     """
     rows = np.full(len(texts), NONE if of_commit else UNKNOWN)
     bounds = rows.copy()
     known: list[str] = []
     at_known: list[int] = []
     for at, text in enumerate(texts):
-        told = _decoded(text)
-        if told is None:
+        stats = _decoded(text)
+        if stats is None:
             rows[at] = bounds[at] = UNKNOWN
             continue
-        count = told.numRecords
+        count = stats.numRecords
         if type(count) is int and 0 <= count < 2**63:
             rows[at] = count + _FIRST_ROWS
-        found = _known(told.minValues), _known(told.maxValues), _known(told.nullCount)
+        found = _normal(stats.minValues), _normal(stats.maxValues), _normal(stats.nullCount)
         if found != _NO_BOUNDS:
             known.append(_JSON.encode(found).decode() if are_texts else "")
             at_known.append(at)
@@ -108,8 +110,8 @@ def statistics(
     return rows, bounds
 
 
-def contradict(found: Hashes, made: Hashes) -> npt.NDArray[np.bool_]:
-    """Which statistics of a checkpoint are other than those of the commits."""
+def contradicting(found: Hashes, made: Hashes) -> npt.NDArray[np.bool_]:
+    """Mask of the statistics of a checkpoint (``found``) that contradict the commits (``made``)."""
     is_other = (found != made) & (found != UNKNOWN) & (made != UNKNOWN)
     return is_other & ((found != SOME) & (made != SOME) | (made == NONE))
 
@@ -119,7 +121,7 @@ def _with_vectors(texts: pa.Array, vectors: pa.Array) -> Hashes:
 
 
 def _value_hashes(values: Iterable[Spelled], kinds: Mapping[str, Type]) -> Hashes:
-    """One hash of the partition values of each file, however they are spelled; null is absent."""
+    """A hash of each file's partition values in canonical form; a null equals an absent value."""
     known: dict[Spelled, int] = {}
     at = [known.setdefault(spelled, len(known)) for spelled in values]
     texts = [_values_text(spelled, kinds) for spelled in known]
@@ -127,12 +129,12 @@ def _value_hashes(values: Iterable[Spelled], kinds: Mapping[str, Type]) -> Hashe
 
 
 def _values_text(values: Spelled, kinds: Mapping[str, Type]) -> str:
-    told = {name: canonical(text, kinds.get(name, _TEXT)) for name, text in values}
-    return _JSON.encode({name: text for name, text in told.items() if text is not None}).decode()
+    found = {name: canonical(text, kinds.get(name, _TEXT)) for name, text in values}
+    return _JSON.encode({name: text for name, text in found.items() if text is not None}).decode()
 
 
 class _Statistics(msgspec.Struct, frozen=True):
-    """What statistics say, whatever it is."""
+    """The compared fields of statistics, of any type: a writer may have written nonsense."""
 
     numRecords: Any = None  # noqa: N815  (the log's own keys)
     minValues: Any = None  # noqa: N815
@@ -147,7 +149,7 @@ _PLAIN = {str, int, bool}
 
 
 def _decoded(text: str | None) -> _Statistics | None:
-    """Statistics; empty where there are none, None where nobody knows what others read of them."""
+    """The statistics; empty if absent, None if not valid JSON: readers differ on such a text."""
     if not text or text.strip() == "null":
         return _EMPTY
     try:
@@ -156,13 +158,13 @@ def _decoded(text: str | None) -> _Statistics | None:
         return None
 
 
-def _known(value: Any) -> Any:
-    """What is known of bounds: without nulls and empty structs, a number by its value."""
+def _normal(value: Any) -> Any:
+    """Bounds in normal form: without nulls and empty structs, and with 1.0 as 1."""
     if isinstance(value, dict):
         if set(map(type, value.values())) <= _PLAIN:
             return value or None
-        told = {name: _known(each) for name, each in value.items()}
-        return {name: each for name, each in told.items() if each is not None} or None
+        found = {name: _normal(each) for name, each in value.items()}
+        return {name: each for name, each in found.items() if each is not None} or None
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

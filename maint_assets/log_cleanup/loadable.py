@@ -1,7 +1,7 @@
-"""Whether Delta can load a file of a checkpoint: codecs, types and nulls, as Spark has it.
+"""Check that Delta Spark can load a checkpoint file: its codecs, types and nulls.
 
-Arrow reads more than Spark does. A type is refused only where delta-spark fails on it; a field that
-is not named here, or not there, is passed over (PROTOCOL, "Checkpoint Schema").
+Arrow reads more than Spark does. A type is refused only where Delta Spark fails on it; fields that
+are absent, or not listed here, are ignored (PROTOCOL.md, "Checkpoint Schema").
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _CODECS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD"}
-"""Spark has no codec of its own for Brotli."""
+"""The codecs that Spark ships with; it has none for Brotli."""
 
 REQUIRED = {
     "add": ("path", "size", "modificationTime", "dataChange"),
     "remove": ("path",),
     "metaData": ("configuration", "partitionColumns", "format"),
 }
-"""The fields that no action of a kind may lack."""
+"""The required fields of each kind of action."""
 
 _LINE = msgspec.json.Decoder(dict[str, Any])
 
 
 def refuse_unloadable(file: pq.ParquetFile) -> None:
-    """TypeError for a file of a checkpoint whose footer tells that Spark cannot load it."""
+    """Raise TypeError for a checkpoint file that Spark cannot load, by its footer."""
     wrong = _unloadable(file)
     if wrong:
-        raise TypeError(f"by Spark: {wrong}")
+        raise TypeError(f"Spark cannot load it: {wrong}")
 
 
 def lacking(batch: pa.RecordBatch) -> str | None:
-    """A required field that an action of a batch does not have."""
+    """The first required field that is missing or null in an action of a batch; None if none is."""
     for action, names in REQUIRED.items():
         if action not in batch.schema.names:
             continue
@@ -52,9 +52,9 @@ def lacking(batch: pa.RecordBatch) -> str | None:
 
 
 def lacking_in_json(line: bytes) -> str | None:
-    """A required field that an action of a line does not have: Spark reads it, Delta's kernel not.
+    """The first required field that is missing in a line of a JSON checkpoint; None if none is.
 
-    Raises what msgspec raises.
+    Delta Spark reads such a line, but Delta Kernel does not. Raises msgspec's errors.
     """
     actions = _LINE.decode(line)
     for action, names in REQUIRED.items():
@@ -91,7 +91,7 @@ def _is_int(kind: pa.DataType) -> bool:
 
 
 def _is_long(kind: pa.DataType) -> bool:
-    """Unsigned ones are decimals to Spark where they have 64 bits."""
+    """An integer that Spark can load as a long. It takes unsigned 64-bit integers for decimals."""
     return pa.types.is_integer(kind) and kind != pa.uint64()
 
 

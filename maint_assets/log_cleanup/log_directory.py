@@ -1,4 +1,4 @@
-"""What lies in ``_delta_log``, its staged commits and its sidecars: one row a file, by column."""
+"""The listing of ``_delta_log``, its staged commits and its sidecars: an Arrow row per file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ LOG_FILES_ARROW = pa.schema([
     ("modified_ms", pa.int64()),
     ("checked", pa.string()),
 ])
-"""Paths below the table root; ``checked`` is the file that a Hadoop checksum is of."""
+"""Paths are relative to the table root; ``checked`` is the file that a Hadoop checksum
+(``.<name>.crc``) belongs to."""
 
 CHECKPOINT_KINDS = ("checkpoint", "checkpoint_part", "v2_checkpoint")
 
@@ -58,31 +59,31 @@ _PLAIN_KINDS = {"json": "commit", "crc": "checksum"}
 
 @dataclass(frozen=True)
 class LogDirectory:
-    """The files of a log that have a name which somebody gives them; all others are not seen.
+    """The files of a log with names that Delta, delta-rs or Hadoop give; others are ignored.
 
-    ``files`` has LOG_FILES_ARROW, in no order. ``odd`` names checkpoints that are links or
-    directories: other readers may use what we do not look into. ``links`` are those with a name of
-    the protocol that are links: nothing is done to them.
+    ``files`` has LOG_FILES_ARROW, in no order. ``unreadable_checkpoints`` names those that are
+    links or directories: they are not read here, but other readers may use them. ``links`` are
+    symbolic links with a name of the protocol: they are never touched.
     """
 
     location: Location
     files: pa.Table
-    odd: tuple[str, ...] = ()
+    unreadable_checkpoints: tuple[str, ...] = ()
     links: tuple[LogFile, ...] = ()
 
     def without(self, paths: set[str]) -> LogDirectory:
-        """The log as it is once some files are gone."""
+        """The log as it will be without the files at these paths."""
         kept = self.files.filter(pc.invert(is_in(self.files, paths)))
-        return LogDirectory(self.location, kept, self.odd, self.links)
+        return LogDirectory(self.location, kept, self.unreadable_checkpoints, self.links)
 
     @property
     def file_count(self) -> int:
-        """The files, links among them."""
+        """The number of files, links included."""
         return self.files.num_rows + len(self.links)
 
     @property
     def bytes(self) -> int:
-        """The size of the files, without what lies behind links."""
+        """The size of the files, without the targets of links."""
         return pc.sum(self.files["size"], min_count=0).as_py()
 
     @property
@@ -91,12 +92,12 @@ class LogDirectory:
         return sorted(f.version for f in self.links if f.kind is LogFileKind.COMMIT)
 
     def of(self, *kinds: str) -> pa.Table:
-        """The files of some kinds."""
+        """The files of the given kinds."""
         return self.files.filter(pc.is_in(self.files["kind"], pa.array(kinds)))
 
     @cached_property
     def commits(self) -> pa.Table:
-        """The published commits, by version."""
+        """The published commits, sorted by version."""
         return self.of("commit").sort_by("version")
 
     @cached_property
@@ -106,33 +107,34 @@ class LogDirectory:
 
     @cached_property
     def checkpoints(self) -> list[Checkpoint]:
-        """The complete checkpoints, newest and preferred format first; empty files are none."""
+        """The complete checkpoints, newest and preferred format first; empty files do not count."""
         return complete_checkpoints(self.checkpoint_files())
 
     def checkpoint_files(self, *kinds: str) -> list[LogEntry]:
-        """The files of checkpoints that are not empty, of all kinds or of some."""
+        """The checkpoint files that are not empty, of the given kinds (default: all)."""
         rows = self.of(*(kinds or CHECKPOINT_KINDS)).sort_by("path").to_pylist()
         return [entry for row in rows if row["size"] and (entry := log_entry(row)) is not None]
 
     def has_commits(self, first: int, last: int) -> bool:
-        """Whether every commit from one version to another is there."""
+        """Whether all commits of the versions ``first`` to ``last`` exist."""
         versions = self.commit_versions
         found = np.unique(versions[(versions >= first) & (versions <= last)])
         return found.size == last - first + 1
 
     def commits_between(self, first: int, last: int) -> list[LogEntry]:
-        """The commits from one version to another, oldest first."""
+        """The commits of the versions ``first`` to ``last``, oldest first."""
         versions = self.commit_versions
         rows = self.commits.filter(pa.array((versions >= first) & (versions <= last)))
         return [entry for row in rows.to_pylist() if (entry := log_entry(row)) is not None]
 
 
 def log_directory(location: Location) -> LogDirectory:
-    """What lies in the log of a table now.
+    """List the log of a table.
 
-    Nothing behind a link that stands for a directory below the log is seen. Raises StorageError.
+    ``_sidecars`` and ``_staged_commits`` are not listed if they are symbolic links. Raises
+    StorageError.
     """
-    places: tuple[tuple[str, Callable[[str, str], _Named | None]], ...] = (
+    directories: tuple[tuple[str, Callable[[str, str], _Named | None]], ...] = (
         (LOG, _in_log),
         (STAGED, _staged),
         (SIDECARS, _sidecar),
@@ -140,7 +142,7 @@ def log_directory(location: Location) -> LogDirectory:
     found = [LOG_FILES_ARROW.empty_table()]
     odd: list[str] = []
     links: list[LogFile] = []
-    for directory, named in places:
+    for directory, named in directories:
         if directory != LOG and read.is_link(location, directory):
             continue
         for entries in read.directory(location, directory):
@@ -152,20 +154,20 @@ def log_directory(location: Location) -> LogDirectory:
 
 
 def is_in(files: pa.Table, paths: set[str], column: str = "path") -> pa.ChunkedArray:
-    """Which rows of files name one of some paths."""
+    """Mask of the files whose ``column`` is one of the paths."""
     wanted = pa.array(sorted(paths), pa.string())
     return pc.fill_null(pc.is_in(files[column], wanted), fill_value=False)
 
 
 def log_entry(row: dict[str, Any]) -> LogEntry | None:
-    """The file of a row as the read path knows it; None for one that the protocol does not name."""
+    """The LogEntry of a row; None for a name that the protocol does not define."""
     file = LogFile.parse(row["path"].rpartition("/")[2])
     return None if file is None else LogEntry(file, row["size"], row["modified_ms"])
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What the name of a file says."""
+    """The values that follow from the name of a file."""
 
     kind: str
     version: int | None = None
@@ -176,7 +178,10 @@ class _Named:
 def _tables(
     directory: str, entries: Entries, named: Callable[[str, str], _Named | None]
 ) -> Iterator[pa.Table]:
-    """The files of some entries of a directory: plain commits and checksums at once."""
+    """Rows of the entries of a directory.
+
+    Commits and checksums with plain names are most of a log, and are parsed by Arrow.
+    """
     files = [
         (name, size, modified_ms)
         for name, mode, size, modified_ms in zip(*entries, strict=True)
@@ -189,9 +194,9 @@ def _tables(
         "modified_ms": pa.array(times, pa.int64()),
     })
     if directory == LOG:
-        told = pc.extract_regex(every["name"], _PLAIN).combine_chunks()
-        is_plain = told.is_valid()
-        yield _plain(every.filter(is_plain), told.filter(is_plain))
+        parsed = pc.extract_regex(every["name"], _PLAIN).combine_chunks()
+        is_plain = parsed.is_valid()
+        yield _plain(every.filter(is_plain), parsed.filter(is_plain))
         every = every.filter(pc.invert(is_plain))
     rows = [
         {
@@ -223,13 +228,13 @@ def _links(entries: Entries) -> Iterator[LogFile]:
             yield msgspec.structs.replace(file, name=read.shown(name))
 
 
-def _plain(files: pa.Table, told: pa.StructArray) -> pa.Table:
+def _plain(files: pa.Table, parsed: pa.StructArray) -> pa.Table:
     kinds = pa.array(list(_PLAIN_KINDS)), pa.array(list(_PLAIN_KINDS.values()))
-    at = pc.index_in(pc.struct_field(told, "kind"), kinds[0])
+    index = pc.index_in(pc.struct_field(parsed, "kind"), kinds[0])
     columns = {
         "path": pc.binary_join_element_wise(LOG, files["name"], "/"),
-        "kind": kinds[1].take(at),
-        "version": pc.cast(pc.struct_field(told, "version"), pa.int64()),
+        "kind": kinds[1].take(index),
+        "version": pc.cast(pc.struct_field(parsed, "version"), pa.int64()),
         "end_version": pa.nulls(len(files), pa.int64()),
         "size": files["size"],
         "modified_ms": files["modified_ms"],
@@ -262,7 +267,7 @@ def _sidecar(name: str, directory: str) -> _Named | None:
 def _beside(
     name: str, directory: str, parse: Callable[[str], LogFile | None] | None
 ) -> _Named | None:
-    """Files that are none of the log's own: temporary ones, and what Hadoop keeps beside each."""
+    """Files that the protocol does not define: temporary files and Hadoop checksums."""
     if is_temporary(name):
         return _Named("temporary")
     checked = checked_name(name)

@@ -1,4 +1,4 @@
-"""Whether a checkpoint that a log can begin with may be written: what a plan knows of it."""
+"""Check, while planning, whether an anchor checkpoint may be written from commits alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from maint_assets.delta.names import commit_name
 from maint_assets.errors import MaintError
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
 from maint_assets.snapshot.checkpoint_shape import CheckpointShape
-from maint_assets.snapshot.control_state import overview
+from maint_assets.snapshot.control_state import non_file_actions
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG
 from maint_assets.snapshot.replay import key_texts
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 
-def refused_anchor(log: LogDirectory, version: int) -> str | None:
-    """Why no checkpoint of a version can be written that was made of commits alone.
+def anchor_refusal(log: LogDirectory, version: int) -> str | None:
+    """Why no checkpoint of a version can be written from the commits since 0; None if it can.
 
-    All of them are read. That there is no sound checkpoint up to the version is known.
+    All these commits are read. The caller knows that no checkpoint up to the version is sound.
     """
     same = log.of(*CHECKPOINT_KINDS)
     same = same.filter(pc.equal(same["version"], version))["path"].to_pylist()
     if same:
-        return f"{min(same).rpartition('/')[2]} has its version"
+        return f"{min(same).rpartition('/')[2]} exists already"
     if not log.has_commits(0, version):
         return "commits before it are gone"
     if not read.may_write(log.location, LOG):
@@ -46,21 +46,24 @@ def refused_anchor(log: LogDirectory, version: int) -> str | None:
 
 
 def _unwritable(log: LogDirectory, version: int) -> str | None:
-    """The same, by what the version is. Raises what the write would raise, too."""
+    """The same, from the table's state at the version. Raises the errors of the write itself."""
     head = table_head(log.location, version)
     refused = unsupported(head.protocol, Operation.CHECKPOINT)
     if refused:
         return "; ".join(refused)
     base = head.segment.checkpoint
     if base is not None:
-        return f"it would be made of checkpoint {base.version}, which is not sound"
+        return f"it would be made from checkpoint {base.version}, which is not sound"
     CheckpointShape.of(head)
-    overview(head, now_ms=None)
+    non_file_actions(head, now_ms=None)
     return _added_and_removed(log.location, log.commits_between(0, version))
 
 
 def _added_and_removed(location: Location, commits: list[LogEntry]) -> str | None:
-    """A commit that is the last to add a file, and removes it as well."""
+    """The fault of a commit that adds and removes a file with no later action on it, else None.
+
+    Readers differ in which of the two actions wins.
+    """
     both: dict[str, int] = {}
     for entry in commits:
         unit = LogUnit(path=entry.path, version=entry.file.version, size=entry.size)

@@ -1,4 +1,4 @@
-"""What a log cleanup was asked and what it planned: retention, cutoff, anchor, the plan itself."""
+"""The plan of a log cleanup and its terms as values, its retention, and checks before deleting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
-from maint_assets.delta.timestamps import shown_length
+from maint_assets.delta.timestamps import duration_text
 from maint_assets.errors import RetentionError, StalePlanError
 from maint_assets.log_cleanup.commit_times import InCommitTimes
 from maint_assets.snapshot.commits import refuse_other_commit
@@ -31,25 +31,25 @@ DAY_MS = 86_400_000
 STOP_REASONS = {
     "disabled": "the table's property delta.enableExpiredLogCleanup is false",
     "no_expired_commit": "no commit is older than the cutoff",
-    "no_checkpoint_before_cutoff": "no checkpoint is as old as the versions that are kept: "
+    "no_checkpoint_before_cutoff": "no checkpoint is old enough for the log to begin with: "
     "all commits are needed",
-    "anchor_invalid": "no checkpoint as old as the versions that are kept is sound: all commits "
-    "are needed",
+    "anchor_invalid": "no checkpoint that is old enough for the log to begin with is sound: "
+    "all commits are needed",
     "gap": "a commit after the checkpoint that the log would begin with is missing",
-    "links": "files of the log that would have to be read are symbolic links: these are left alone",
-    "checkpoint_protection": "the table protects its checkpoints, and a version that would go has "
-    "a protocol that is not known",
-    "no_hint": "without _last_checkpoint Delta deletes nothing",
-    "nothing_to_delete": "nothing lies before the checkpoint that the log begins with",
+    "links": "log files that would have to be read are symbolic links, which are left alone",
+    "checkpoint_protection": "the table protects its checkpoints, and the protocol of a version "
+    "that would be deleted is unknown or unsupported",
+    "no_hint": "there is no _last_checkpoint, without which Delta Spark deletes nothing",
+    "nothing_to_delete": "no file is older than the checkpoint that the log begins with",
 }
 """Why nothing is planned, by name."""
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What is asked of a plan, and what the table says of itself; times in ms.
+    """The settings of a plan and the table's own properties; times in ms.
 
-    ``in_commit`` is None where commits are as old as their files, ``protection_before`` 0 where
-    no checkpoint is protected.
+    ``in_commit`` is None for a table without in-commit timestamps: file times are used then.
+    ``protection_before`` is 0 where no checkpoint is protected.
     """
 
     planned_ms: int
@@ -66,13 +66,13 @@ class Terms(msgspec.Struct, frozen=True):
 
     @property
     def cutoff_ms(self) -> int:
-        """The start of the day, hour or minute, in UTC, in which the retention begins."""
+        """Planned time less the retention, cut to the start of the day, hour or minute in UTC."""
         step = GRANULARITY_MS[self.granularity]
         return (self.planned_ms - self.retention_ms) // step * step
 
     @property
     def left_over_ms(self) -> int:
-        """What nobody names must be older than this: writers may be about to name it."""
+        """Unreferenced files must be older than this: a writer may be about to reference them."""
         return min(self.cutoff_ms, self.planned_ms - DAY_MS)
 
 
@@ -89,9 +89,9 @@ def terms(  # noqa: PLR0913
     min_keep_version: int | None,
 ) -> Terms:
     """The terms of a plan for a table with these properties and features."""
-    told = None
+    in_commit = None
     if properties.in_commit_timestamps:
-        told = InCommitTimes(
+        in_commit = InCommitTimes(
             properties.in_commit_timestamp_enablement_version or 0,
             properties.in_commit_timestamp_enablement_timestamp_ms,
         )
@@ -104,7 +104,7 @@ def terms(  # noqa: PLR0913
         enabled=properties.enable_expired_log_cleanup or force,
         creates_anchor=creates_anchor,
         min_keep_version=min_keep_version,
-        in_commit=told,
+        in_commit=in_commit,
         protection_before=protected_before(properties, features),
         has_sidecars="v2Checkpoint" in features,
     )
@@ -112,11 +112,12 @@ def terms(  # noqa: PLR0913
 
 @dataclass(frozen=True, slots=True)
 class LogCleanupPlan:
-    """What the ``expired_logs`` stage planned, as the executing stage needs it; sizes in bytes.
+    """The plan of the ``expired_logs`` stage, as the executing stage needs it; sizes in bytes.
 
-    ``anchor_version`` is that of the checkpoint which the log begins with afterwards, None when
-    nothing is planned; it is yet to be written where ``creates_anchor`` says so. ``commit_mark``
-    tells the commit of the version from another one of the same number.
+    ``anchor_version`` is the version of the checkpoint that the log begins with afterwards, None
+    when nothing is planned. With ``creates_anchor`` the execution writes that checkpoint first.
+    ``commit_mark`` is the digest of the commit of ``version``: it detects a restored log that
+    reuses the number.
     """
 
     table: str
@@ -142,23 +143,23 @@ class LogCleanupPlan:
 def retention_ms(
     properties: TableProperties, asked_ms: int | None, *, allow_short: bool, table: str
 ) -> int:
-    """The time that versions are kept: as asked, else ``delta.logRetentionDuration``, in ms.
+    """Retention of a log cleanup in ms: the given one, else ``delta.logRetentionDuration``.
 
-    Without being asked never less than removed files are kept: their versions can still be read.
-    Raises RetentionError for a negative one, and unless allowed for one that is below the table's
-    own or below the time that its removed files are kept.
+    The table's own is raised to ``delta.deletedFileRetentionDuration``, as versions whose removed
+    files are kept can still be read. Raises RetentionError for a given one that is negative, and,
+    unless a short one is allowed, below either of the two properties.
     """
     own_ms, files_ms = properties.log_retention_ms, properties.deleted_file_retention_ms
     if asked_ms is None:
         return own_ms if allow_short else max(own_ms, files_ms)
     if asked_ms < 0:
-        raise RetentionError(table, "a retention can't be less than 0 hours", "ask for 0 or more")
+        raise RetentionError(table, "a retention can't be less than 0 hours", "give 0 or more")
     for least_ms, what in ((own_ms, "log retention"), (files_ms, "deletedFileRetentionDuration")):
         if asked_ms < least_ms and not allow_short:
             raise RetentionError(
                 table,
-                f"log retention of {shown_length(asked_ms)} is below the table's {what} of "
-                f"{shown_length(least_ms)}",
+                f"log retention of {duration_text(asked_ms)} is below the table's {what} of "
+                f"{duration_text(least_ms)}",
                 "raise it, or allow a short retention (--allow-short-retention, "
                 "log_cleanup.allow_short_retention) if nobody reads older versions",
             )
@@ -168,10 +169,10 @@ def retention_ms(
 def ready_head(
     plan: LogCleanupPlan, *, max_age_ms: int, force: bool, kept_ms: Kept, now_ms: int
 ) -> TableHead:
-    """The newest version of the planned table, once nothing speaks against executing the plan.
+    """The head of the planned table, after all checks that its plan may still be executed.
 
-    ``kept_ms`` tells how long its versions are to be kept by what it says of itself now. Raises
-    StalePlanError, RetentionError, UnsupportedFeatureError or LogGapError; nothing is changed.
+    ``kept_ms`` computes the retention from the table's present properties. Raises StalePlanError,
+    RetentionError, UnsupportedFeatureError or LogGapError; changes nothing.
     """
     table = plan.table
     refuse_old(table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
@@ -180,16 +181,20 @@ def ready_head(
     refuse_other_commit(head.location, plan.version, plan.commit_mark)
     refuse_unsupported(head.protocol, Operation.CLEAN_LOG, table=table)
     if not (head.properties.enable_expired_log_cleanup or force):
-        raise StalePlanError(table, "its log cleanup was disabled since the plan", "plan again")
+        raise StalePlanError(
+            table, "log cleanup of the table was disabled since the plan", "plan again"
+        )
     if kept_ms(head.properties) > plan.retention_ms:
-        raise StalePlanError(table, "its retention was raised since the plan", "plan again")
+        raise StalePlanError(table, "the table's retention was raised since the plan", "plan again")
     before = protected_before(head.properties, feature_names(head.protocol))
     if before > max(plan.protection_before, plan.anchor_version or 0):
-        raise StalePlanError(table, "its checkpoints were protected since the plan", "plan again")
+        raise StalePlanError(
+            table, "checkpoint protection of the table was raised since the plan", "plan again"
+        )
     return head
 
 
 def protected_before(properties: TableProperties, features: Collection[str]) -> int:
-    """The version before which checkpoints are protected, 0 for none."""
+    """The version before which checkpoints are protected, 0 without ``checkpointProtection``."""
     before = properties.require_checkpoint_protection_before_version
     return before if "checkpointProtection" in features else 0

@@ -1,4 +1,9 @@
-"""Whether versions may go that a table's checkpoint protection is about (RFC, requirement c)."""
+"""Checkpoint protection: whether a cleanup may delete versions that the table protects.
+
+It follows Delta's RFC for the feature ``checkpointProtection``: a client may clean up below
+``delta.requireCheckpointProtectionBeforeVersion`` if all protected versions are deleted together,
+or if it supports the protocols of all versions that it deletes.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +25,19 @@ if TYPE_CHECKING:
 
 
 def is_protected(log: LogDirectory, *, anchor: int, before: int) -> bool:
-    """Whether the versions below an anchor must stay: some below ``before`` would stay too, and a
-    protocol among those that go is not known, or cannot be told."""
+    """Whether the versions below an anchor must stay, for protection below version ``before``.
+
+    They must if some protected versions would be left and a protocol among the deleted versions is
+    unsupported or unknown.
+    """
     versions = log.commit_versions
-    going = versions[versions < anchor]
-    if not going.size or anchor >= before:
+    deleted = versions[versions < anchor]
+    if not deleted.size or anchor >= before:
         return False
-    if not log.has_commits(int(going[0]), anchor):
+    if not log.has_commits(int(deleted[0]), anchor):
         return True
     try:
-        first = _protocol_at(log.location, int(going[0]))
+        first = _protocol_at(log.location, int(deleted[0]))
         if first is None:
             return True
         protocols = [first, *_protocols(log, last=anchor)]
@@ -41,13 +49,13 @@ def is_protected(log: LogDirectory, *, anchor: int, before: int) -> bool:
 
 
 def protocol_of_checksum(location: Location, version: int) -> Protocol | None:
-    """The protocol that a version's checksum records; None without one."""
+    """The protocol in the version checksum; None without a checksum."""
     found = version_checksum(location, version)
     return found and found.protocol
 
 
 def _protocol_at(location: Location, version: int) -> Protocol | None:
-    """The protocol of the oldest version that would go."""
+    """The protocol of a version, None if the version cannot be reconstructed."""
     found = protocol_of_checksum(location, version)
     if found is not None:
         return found
@@ -58,7 +66,7 @@ def _protocol_at(location: Location, version: int) -> Protocol | None:
 
 
 def _protocols(log: LogDirectory, *, last: int) -> Iterator[Protocol]:
-    """The protocols that commits up to a version set, oldest first."""
+    """The protocol actions of the commits up to a version, oldest first."""
     for row in log.commits.to_pylist():
         if row["version"] > last or (entry := log_entry(row)) is None:
             continue

@@ -1,4 +1,4 @@
-"""Which versions can be made of what lies in a log."""
+"""The versions of a table that can be reconstructed from the files of a log."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def readable_versions(log: LogDirectory) -> Runs:
-    """The versions that can be made of what is there: first and last of each run, ascending.
+    """The readable versions as (first, last) of each run, ascending.
 
-    A run of commits is made from version 0 or its oldest checkpoint that can be opened; a commit
-    that is missing ends it (logs.md 3.8).
+    Within consecutive commits, versions are readable from 0 or from the oldest checkpoint that can
+    be opened, up to the next missing commit.
     """
     versions = np.union1d(log.commit_versions, np.array(log.linked_commits, np.int64))
     found: Runs = []
@@ -33,19 +33,19 @@ def readable_versions(log: LogDirectory) -> Runs:
 
 
 def earliest_readable(log: LogDirectory) -> int | None:
-    """The version from which on every one can be made of what is there; None without one."""
+    """The first version from which all versions up to the newest are readable, or None."""
     newest = max([int(log.commit_versions.max(initial=-1)), *log.linked_commits])
     return next((first for first, last in readable_versions(log) if last == newest), None)
 
 
 def missing_versions(before: Runs, after: Runs) -> Runs:
-    """What runs of versions hold that others do not, as runs."""
+    """The versions in ``before`` that are not in ``after``, as runs."""
     known, left = (
         np.concatenate([np.arange(first, last + 1) for first, last in [*runs, (0, -1)]])
         for runs in (before, after)
     )
-    gone = np.setdiff1d(known, left)
-    runs = np.split(gone, np.flatnonzero(np.diff(gone) != 1) + 1)
+    missing = np.setdiff1d(known, left)
+    runs = np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1)
     return [(int(run[0]), int(run[-1])) for run in runs if run.size]
 
 
@@ -57,7 +57,7 @@ def _first_readable(log: LogDirectory, first: int, last: int) -> int | None:
 
 
 def _opens(location: Location, checkpoint: Checkpoint) -> bool:
-    """Whether the files of a checkpoint can be opened, and its sidecars are there."""
+    """Whether the files of a checkpoint can be opened and all its sidecars exist."""
     try:
         sidecar_paths(location, checkpoint.entries)
     except (CorruptLogError, LogGapError):

@@ -1,4 +1,4 @@
-"""Which sidecars a checkpoint that stays still needs (PROTOCOL, "Metadata Cleanup", 4 and 5)."""
+"""The sidecars that kept checkpoints reference (PROTOCOL.md, "Metadata Cleanup", steps 4 and 5)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from maint_assets.delta.actions import Sidecar
 from maint_assets.delta.paths import decoded
 from maint_assets.errors import LogGapError
-from maint_assets.snapshot.control_actions import RESTORE, converted, other_rows
+from maint_assets.snapshot.control_actions import RESTORE, non_file_rows, to_action
 from maint_assets.snapshot.head import sidecar_file
 from maint_assets.snapshot.log import SIDECARS
 
@@ -20,24 +20,26 @@ if TYPE_CHECKING:
 
 
 def referenced_sidecars(kept: LogDirectory) -> set[str]:
-    """The paths below the table root of all sidecars that checkpoints of a log name.
+    """Paths, relative to the table root, of the sidecars that any checkpoint of a log names.
 
-    Raises CorruptLogError or LogGapError when one of them cannot be read, or is a link: then
-    nobody knows which sidecars are unneeded.
+    Raises CorruptLogError or LogGapError when a checkpoint cannot be read or is a link: then it is
+    unknown which sidecars are unreferenced.
     """
-    if kept.odd:
+    if kept.unreadable_checkpoints:
         table = kept.location.uri
-        raise LogGapError(table, f"checkpoint {kept.odd[0]} is a link or a directory", RESTORE)
+        raise LogGapError(
+            table, f"checkpoint {kept.unreadable_checkpoints[0]} is a link or a directory", RESTORE
+        )
     return named_sidecars(kept.location, kept.checkpoint_files())
 
 
 def named_sidecars(location: Location, checkpoints: Iterable[LogEntry]) -> set[str]:
-    """The paths of the sidecars that some files of checkpoints may name, encoded or not.
+    """Paths of the sidecars that checkpoint files may name, with and without URI decoding.
 
-    Each counts by its last name as well: where it lies is not looked at.
+    Only the file name of each counts, put below ``_sidecars``: this keeps more, never fewer.
     """
     named = {
-        converted(row, Sidecar, table=location.uri, file=entry.file.name).path
+        to_action(row, Sidecar, table=location.uri, file=entry.file.name).path
         for entry, row in _rows(location, checkpoints)
     }
     spelled = named | {decoded(path) for path in named}
@@ -45,15 +47,15 @@ def named_sidecars(location: Location, checkpoints: Iterable[LogEntry]) -> set[s
 
 
 def sidecar_paths(location: Location, checkpoints: Iterable[LogEntry]) -> list[str]:
-    """Where the sidecars lie that some files of checkpoints name.
+    """Paths of the existing sidecars that checkpoint files name.
 
-    Raises CorruptLogError or LogGapError for one that is missing, or not in its directory.
+    Raises CorruptLogError or LogGapError for one that is missing or not in ``_sidecars``.
     """
     return [sidecar_file(row, location, entry).path for entry, row in _rows(location, checkpoints)]
 
 
 def _rows(location: Location, checkpoints: Iterable[LogEntry]) -> Iterator[tuple[LogEntry, Any]]:
-    """The rows of sidecars, each with the file that names it."""
+    """The ``sidecar`` actions, each with the checkpoint file that holds it."""
     for entry in checkpoints:
-        rows = other_rows(location, entry, ("sidecar",))
+        rows = non_file_rows(location, entry, ("sidecar",))
         yield from ((entry, row["sidecar"]) for row in rows if row.get("sidecar"))

@@ -1,4 +1,7 @@
-"""Whether checkpoints may be the anchor: opened, and compared with what the commits make."""
+"""Soundness of checkpoints: whether one may be the anchor that a log begins with.
+
+A checkpoint is opened, and its content is compared with the replay of the commits.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import msgspec
 from maint_assets.delta.schema import TableSchema
 from maint_assets.errors import MaintError
 from maint_assets.log_cleanup.compared_rows import COMMITS, Reading
-from maint_assets.log_cleanup.comparing import compared, opened_each
+from maint_assets.log_cleanup.comparing import comparison_results, open_all
 from maint_assets.log_cleanup.comparison import Comparison, Difference
 from maint_assets.log_cleanup.hashes import Table
 from maint_assets.snapshot.head import table_head
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Soundness(msgspec.Struct, frozen=True):
-    """Why a checkpoint cannot be the anchor; else, why its content is not proven, if so."""
+    """The fault that rules out a checkpoint as anchor, or a note if its content is not proven."""
 
     fault: str | None = None
     note: str | None = None
@@ -39,22 +42,24 @@ class Soundness(msgspec.Struct, frozen=True):
 def soundness(
     log: LogDirectory, checkpoint: Checkpoint, *, cluster: Cluster | None = None
 ) -> Soundness:
-    """Whether a complete checkpoint of a log can be the first thing of it."""
+    """The soundness of one complete checkpoint, see ``soundness_of_each``."""
     return soundness_of_each(log, [checkpoint], cluster=cluster)[checkpoint]
 
 
 def soundness_of_each(
     log: LogDirectory, checkpoints: Collection[Checkpoint], *, cluster: Cluster | None = None
 ) -> Mapping[Checkpoint, Soundness]:
-    """Whether complete checkpoints of a log can be the first thing of it.
+    """The soundness of complete checkpoints of a log.
 
-    Each is opened, and its content compared with what the commits from 0 on make, replayed once:
-    a checkpoint that was made of a wrong one is as wrong. Where a commit is missing or cannot be
-    read, replay goes on from the next checkpoint that can be opened, whose content nobody knows.
-    Files are read on the executors of ``cluster``; without one here, which holds all file actions.
+    Each is opened and compared with one replay of the commits from 0 on, not with the checkpoint
+    before it: an error in a checkpoint is passed on to later ones. Where a commit is missing or
+    cannot be read, replay continues from the next checkpoint that can be opened; its own content
+    cannot be proven, and a note says so. Files are read on the executors of ``cluster``; without
+    one in this process, which then holds all file actions.
     """
     known = _Known(log, cluster)
     known.open(checkpoints)
+    # Reading may reveal a broken commit or start: then the starts change, and it is done again.
     while True:
         starts = known.starts(checkpoints)
         found = known.compared(starts)
@@ -71,14 +76,14 @@ def soundness_of_each(
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """Where replay starts: at a checkpoint that has to be believed (``why``), or at version 0."""
+    """Where replay starts: at a checkpoint taken as true (for the reason ``why``), or at 0."""
 
     checkpoint: Checkpoint | None = None
     why: str = ""
 
     @property
     def version(self) -> int:
-        """The version that is believed; -1 for none."""
+        """The version of the checkpoint; -1 without one."""
         return -1 if self.checkpoint is None else self.checkpoint.version
 
 
@@ -87,7 +92,7 @@ _Starts = Mapping["Checkpoint", _Start]
 
 @dataclass(slots=True)
 class _Known:
-    """What is known so far: checkpoints that open, faults of others, commits nobody can read."""
+    """Knowledge so far: opened checkpoints, faults of others, commits that cannot be read."""
 
     log: LogDirectory
     cluster: Cluster | None
@@ -96,8 +101,8 @@ class _Known:
     broken: dict[int, str] = field(default_factory=dict)
 
     def open(self, some: Collection[Checkpoint]) -> None:
-        """Open checkpoints, all at once."""
-        found: Iterable[Opened] = opened_each(self.log.location, some, self.cluster)
+        """Open checkpoints and keep their files or faults."""
+        found: Iterable[Opened] = open_all(self.log.location, some, self.cluster)
         for checkpoint, each in zip(some, found, strict=True):
             if each.fault is None:
                 self.opened[checkpoint] = each.units
@@ -105,7 +110,7 @@ class _Known:
                 self.faults[checkpoint] = each.fault
 
     def starts(self, wanted: Collection[Checkpoint]) -> _Starts:
-        """From where each wanted checkpoint that opens is compared, and those who are starts."""
+        """The start for each wanted checkpoint that opens, and for the starts themselves."""
         last = max((each.version for each in wanted), default=-1)
         start: _Start | None = _Start()
         found: dict[Checkpoint, _Start] = {}
@@ -122,9 +127,9 @@ class _Known:
         return found
 
     def compared(self, starts: _Starts) -> Differences:
-        """Each checkpoint compared with its start and the commits after that."""
-        number = {each: at for at, each in enumerate(starts)}
-        asked = [
+        """Compare each checkpoint with its start and the commits after it."""
+        number = {each: index for index, each in enumerate(starts)}
+        comparisons = [
             Comparison(
                 number[each],
                 each.version,
@@ -133,22 +138,26 @@ class _Known:
             )
             for each, start in starts.items()
         ]
-        held = [
-            Reading(unit, of=number[each], others=at < len(each.entries))
+        # Sidecars, which come after the checkpoint's own files, hold file actions only.
+        own = [
+            Reading(unit, of=number[each], others=index < len(each.entries))
             for each in starts
-            for at, unit in enumerate(self.opened[each])
+            for index, unit in enumerate(self.opened[each])
         ]
         commits = [Reading(unit) for unit in self._commits(starts)]
         table = Table(self.log.location, _partition_kinds(self.log.location))
-        return compared(table, [*commits, *held], asked, cluster=self.cluster)
+        return comparison_results(table, [*commits, *own], comparisons, cluster=self.cluster)
 
     def learn(self, starts: _Starts, found: Differences) -> bool:
-        """Whether what was compared holds, now that some files turned out to be unsound."""
+        """Keep the faults that a comparison found; True if its result holds all the same.
+
+        It does not if a commit could not be read, or if a start turned out to be unsound.
+        """
         order = list(starts)
         faults = {order[each.of]: each.found for each in found.broken if each.of != COMMITS}
         for each, made in zip(order, found.of_each, strict=True):
-            if twofold := _twofold(each, made):
-                faults.setdefault(each, twofold)
+            if fault := _contradiction(each, made):
+                faults.setdefault(each, fault)
         commits = {each.version: each.found for each in found.broken if each.of == COMMITS}
         self.faults |= faults
         self.broken |= commits
@@ -160,7 +169,7 @@ class _Known:
         return checkpoint not in self.faults
 
     def _lost(self, first: int, last: int) -> str | None:
-        """Why nobody knows what the commits from one version to another make."""
+        """Why the commits ``first`` to ``last`` cannot be replayed; None if they can."""
         if not self.log.has_commits(first, last):
             return "commits before it are gone"
         broken = min((each for each in self.broken if first <= each <= last), default=None)
@@ -176,35 +185,35 @@ class _Known:
                 yield LogUnit(path=entry.path, version=entry.file.version, size=entry.size)
 
 
-def _twofold(checkpoint: Checkpoint, found: Difference) -> str | None:
-    """The fault of a checkpoint that is other than itself."""
+def _contradiction(checkpoint: Checkpoint, found: Difference) -> str | None:
+    """The fault of a checkpoint that contradicts itself, else None."""
     version = checkpoint.version
     if found.twice:
         return f"checkpoint {version} holds {found.twice} of its {found.found} live files twice"
     if found.removed:
-        return f"checkpoint {version} holds {found.removed} of its live files as removed, too"
+        return f"checkpoint {version} holds {found.removed} of its live files also as removed"
     return None
 
 
 def _verdict(checkpoint: Checkpoint, start: _Start, found: Difference) -> Soundness:
-    """What a checkpoint is after its comparison from a start on."""
+    """The soundness of a checkpoint after its comparison."""
     what, base = f"the content of checkpoint {checkpoint.version} was", start.checkpoint
     if base == checkpoint:
-        told = f"not compared with that of commits ({start.why}): it was read and counted"
-        return Soundness(note=f"{what} {told}")
+        text = f"not compared with the commits ({start.why}): it was only read and counted"
+        return Soundness(note=f"{what} {text}")
     wrong = _difference(found)
     if wrong:
         made = "the commits" if base is None else f"checkpoint {base.version} and the commits"
-        told = f"checkpoint {checkpoint.version} is not what {made} up to it make: {wrong}"
-        return Soundness(fault=told)
+        text = f"checkpoint {checkpoint.version} differs from {made} up to it: {wrong}"
+        return Soundness(fault=text)
     if base is None:
         return Soundness()
-    told = f"compared from checkpoint {base.version} on, whose own nobody knows ({start.why})"
-    return Soundness(note=f"{what} {told}")
+    text = f"compared from checkpoint {base.version} on, which cannot be checked ({start.why})"
+    return Soundness(note=f"{what} {text}")
 
 
 def _difference(found: Difference) -> str | None:
-    """What is other in a checkpoint; None where it is what the commits make."""
+    """The difference as a text for the user; None where there is none."""
     if found.found != found.made:
         return f"{found.found} live files, not {found.made}"
     if found.others:
@@ -212,14 +221,14 @@ def _difference(found: Difference) -> str | None:
     for what, count in (("numbers of rows", found.rows), ("bounds", found.bounds)):
         if count:
             return f"other {what} in the statistics of {count} live files"
-    # Writers leave out what has expired by the time at which they write.
+    # Writers drop transaction identifiers that have expired by the time they write.
     left_out = None if found.expires else found.left_out
     first = min((each for each in (found.action, left_out) if each is not None), default=None)
     return None if first is None else f"another {first}"
 
 
 def _partition_kinds(location: Location) -> Mapping[str, Type]:
-    """The types of the table's partition columns by physical name; none where it is broken."""
+    """The types of the partition columns by physical name; none if the schema cannot be read."""
     try:
         head = table_head(location)
         mapped = head.properties.column_mapping_mode != "none"

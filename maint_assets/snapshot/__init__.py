@@ -1,1 +1,1 @@
-"""The read path: the log files that make up a version, and the table state as rows."""
+"""The read path of the log: the files that make up a version, and its state as rows."""

@@ -1,4 +1,7 @@
-"""The schema of a checkpoint: JSON and parsed statistics, typed partition values."""
+"""The schema of a checkpoint: JSON and parsed statistics, typed partition values.
+
+See PROTOCOL, "Checkpoint Schema".
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,11 @@ _REMOVE = pa.struct([field for field in REMOVE_ARROW if field.name not in _NOT_K
 
 @dataclass(frozen=True, slots=True)
 class CheckpointShape:
-    """How file actions are written: statistics as JSON (``stats``) and which values are parsed."""
+    """How file actions are written to a checkpoint.
+
+    ``texts``: statistics as JSON (``stats``); ``stats`` and ``partitions``: the types of
+    ``stats_parsed`` and ``partitionValues_parsed``, None to leave them out.
+    """
 
     texts: bool
     stats: pa.StructType | None
@@ -72,9 +79,9 @@ class CheckpointShape:
 
     @classmethod
     def of(cls, head: TableHead) -> Self:
-        """The shape that the table's properties ask for.
+        """The shape by the table's ``delta.checkpoint.*`` properties.
 
-        JSON statistics are kept too if the parsed form cannot represent them fully.
+        JSON statistics are kept anyway if the parsed form cannot represent them fully.
         """
         properties = head.properties
         mapped = properties.column_mapping_mode != "none"
@@ -83,11 +90,11 @@ class CheckpointShape:
         texts = properties.checkpoint_stats_as_json
         if not properties.checkpoint_stats_as_struct:
             return cls(texts, None, None)
-        held = _COLLATED.isdisjoint(features) and all(
+        is_lossless = _COLLATED.isdisjoint(features) and all(
             _is_typed(kind) for _, kind in schema.data.leaves()
         )
         stats = stats_type(schema, properties, tight_bounds="deletionVectors" in features)
-        return cls(texts or not held, stats, partition_type(schema.partitions))
+        return cls(texts or not is_lossless, stats, partition_type(schema.partitions))
 
     @property
     def schema(self) -> pa.Schema:
@@ -103,7 +110,7 @@ class CheckpointShape:
     def rows(self, actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Convert file actions from FULL_ARROW to this schema."""
         for batch in actions:
-            add, remove = self._adds(batch["add"]), _only(batch["remove"], _REMOVE)
+            add, remove = self._adds(batch["add"]), _projected(batch["remove"], _REMOVE)
             yield pa.RecordBatch.from_arrays([add, remove], schema=self.schema)
 
     @property
@@ -121,10 +128,10 @@ class CheckpointShape:
         if self.partitions is not None:
             values = pc.struct_field(adds, "partitionValues")
             made["partitionValues_parsed"] = typed_partitions(values, self.partitions)
-        return _only(adds, self._add, made)
+        return _projected(adds, self._add, made)
 
 
-def _only(
+def _projected(
     structs: pa.Array, kind: pa.StructType, made: dict[str, pa.Array] | None = None
 ) -> pa.Array:
     """Project structs to the fields of ``kind``, taken from ``made`` or else from the structs."""

@@ -13,7 +13,7 @@ from maint_assets.delta.paths import TableRoot
 from maint_assets.delta.timestamps import LEAST_MS
 from maint_assets.errors import CorruptLogError
 from maint_assets.snapshot.log_units import log_errors, unit_lines
-from maint_assets.snapshot.resolved_paths import placed, vector_path
+from maint_assets.snapshot.resolved_paths import resolved_columns, vector_path
 from maint_assets.snapshot.schemas import ACTION_ARROW
 from maint_assets.storage import read
 
@@ -40,29 +40,30 @@ class JsonRows:
     def __init__(self, location: Location) -> None:
         self._location, self._root = location, TableRoot.of(location.path)
         self._rows = _Rows(self._root)
-        self._commits: list[tuple[LogUnit, _Told]] = []
+        self._commits: list[tuple[LogUnit, _CommitSource]] = []
         self._units: list[tuple[LogUnit, int]] = []
 
     def read(self, unit: LogUnit) -> Iterator[pa.RecordBatch]:
         """Read one file; yields a batch whenever enough rows are collected."""
-        told: _Told | None = None
+        commit: _CommitSource | None = None
         self._units.append((unit, len(self._rows.read)))
         with log_errors(self._location, unit):
             for line in unit_lines(self._location, unit):
+                # Most lines of old commits are adds that nobody needs: skipped without parsing.
                 if not unit.adds and is_only_add(line):
                     continue
                 action = self._parsed(line, unit)
                 if action is None:
                     continue
-                if told is None and unit.commit_ms is not None:
-                    told = _Told.of(self._location, unit, first=action)
-                self._rows.append(action, unit, told)
+                if commit is None and unit.commit_ms is not None:
+                    commit = _CommitSource.of(self._location, unit, first=action)
+                self._rows.append(action, unit, commit)
                 if len(self._rows.read) >= _BATCH_ROWS:
                     yield self._batch()
                     self._units.append((unit, 0))
         if unit.commit_ms is not None:
-            told = told or _Told(unit.version, "unknown", unit.commit_ms)
-            self._commits.append((unit, told))
+            commit = commit or _CommitSource(unit.version, "unknown", unit.commit_ms)
+            self._commits.append((unit, commit))
 
     def _parsed(self, line: bytes, unit: LogUnit) -> Action | None:
         """Decode a line; None for an invalid add in a commit that a checkpoint covers.
@@ -82,11 +83,11 @@ class JsonRows:
         yield self._batch()
         commits, self._commits = self._commits, []
         try:
-            yield _commits([told for _, told in commits])
+            yield _commits([commit for _, commit in commits])
         except (OverflowError, pa.ArrowException):
-            for unit, told in commits:
+            for unit, commit in commits:
                 with log_errors(self._location, unit):
-                    _commits([told])
+                    _commits([commit])
             raise
 
     def _batch(self) -> pa.RecordBatch:
@@ -102,8 +103,8 @@ class JsonRows:
             raise
 
 
-class _Told(NamedTuple):
-    """A commit's own description: version, operation, time."""
+class _CommitSource(NamedTuple):
+    """Version, operation and time (ms) of the commit that an action is from."""
 
     version: int
     operation: str
@@ -111,7 +112,7 @@ class _Told(NamedTuple):
 
     @classmethod
     def of(cls, location: Location, unit: LogUnit, *, first: Action) -> Self:
-        """From ``commitInfo``, usually the first line; else from file name and time."""
+        """From ``commitInfo``, usually the first line; without one, from file name and mtime."""
         info = first.commitInfo
         if info is None:
             name = unit.path.rpartition("/")[2]
@@ -131,26 +132,34 @@ class _Rows:
     root: TableRoot
     read: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def append(self, action: Action, unit: LogUnit, told: _Told | None) -> None:
+    def append(self, action: Action, unit: LogUnit, commit: _CommitSource | None) -> None:
         if action.add is not None and unit.adds:
             self._append_add(action.add, unit.version * 2 + (-1 if unit.covered else 1))
         if action.remove is not None and unit.removes:
-            self._append_remove(action.remove, unit.version, told)
-        if action.cdc is not None and told is not None:
-            self._append_cdc(action.cdc, told)
+            self._append_remove(action.remove, unit.version, commit)
+        if action.cdc is not None and commit is not None:
+            self._append_cdc(action.cdc, commit)
 
     def _append_add(self, add: Add, order: int) -> None:
         times = (add.modification_time, None)
         self.read.append((*self._named(add), order, None, add.size, *times, None, None))
 
-    def _append_remove(self, remove: Remove, version: int, told: _Told | None) -> None:
-        by, times = told or (None, None, None), (None, remove.deletion_timestamp or 0)
+    def _append_remove(self, remove: Remove, version: int, commit: _CommitSource | None) -> None:
+        by, times = commit or (None, None, None), (None, remove.deletion_timestamp or 0)
         named = self._named(remove)
         self.read.append((*named, version * 2, by[0], remove.size, *times, *by[1:]))
 
-    def _append_cdc(self, cdc: Cdc, told: _Told) -> None:
+    def _append_cdc(self, cdc: Cdc, commit: _CommitSource) -> None:
         named = ("cdc", cdc.path, "", None)
-        self.read.append((*named, told.version * 2, told.version, cdc.size, None, None, *told[1:]))
+        self.read.append((
+            *named,
+            commit.version * 2,
+            commit.version,
+            cdc.size,
+            None,
+            None,
+            *commit[1:],
+        ))
 
     def _named(self, file: Add | Remove) -> tuple[Any, ...]:
         dv = file.deletion_vector
@@ -162,17 +171,17 @@ class _Rows:
     def batch(self) -> pa.RecordBatch:
         """Convert the collected rows to a batch, and start over."""
         rows, self.read = batch_of(self.read, _READ), []
-        path, key, inside = placed(rows["log_path"], self.root)
+        path, key, inside = resolved_columns(rows["log_path"], self.root)
         columns = {"path": path, "log_key": key, "inside": inside}
         arrays = [columns[name] if name in columns else rows[name] for name in ACTION_ARROW.names]
         return pa.RecordBatch.from_arrays(arrays, schema=ACTION_ARROW)
 
 
-def _commits(found: list[_Told]) -> pa.RecordBatch:
+def _commits(found: list[_CommitSource]) -> pa.RecordBatch:
     rows = [
-        ("commit", str(told.version), None, "", None, False, None, told.version * 2, told.version,
-         None, None, None, *told[1:])
-        for told in found
+        ("commit", str(commit.version), None, "", None, False, None,
+         commit.version * 2, commit.version, None, None, None, *commit[1:])
+        for commit in found
     ]  # fmt: skip
     return batch_of(rows, ACTION_ARROW)
 
@@ -182,7 +191,7 @@ def _commit_ms(info: CommitInfo, unit: LogUnit) -> int | None:
 
     In-commit timestamps that are too small to be in ms are ignored.
     """
-    told_ms = info.in_commit_timestamp or 0
-    if unit.ict_from is not None and unit.version >= unit.ict_from and told_ms >= LEAST_MS:
-        return told_ms
+    ict_ms = info.in_commit_timestamp or 0
+    if unit.ict_from is not None and unit.version >= unit.ict_from and ict_ms >= LEAST_MS:
+        return ict_ms
     return unit.commit_ms

@@ -1,7 +1,7 @@
-"""Commit files: their lines, and a digest that tells commits of the same version apart.
+"""Commit files: their lines, and a digest that distinguishes commits of the same version.
 
-A power loss may leave a commit file without any action. Reading it as an empty commit would make
-the files that it added look like orphans.
+A power loss may leave a commit file without any action. If it were read as an empty commit, the
+files it added would look like orphans.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def commit_path(version: int) -> str:
 def commit_lines(location: Location, path: str) -> Iterator[bytes]:
     """Non-blank lines of a commit. Raises OSError, and CorruptLogError if it has no action.
 
-    delta-spark treats such a file as an empty commit.
+    delta-spark reads such a file as an empty commit.
     """
     is_sound = False
     for line in read.lines(location, path):
@@ -44,9 +44,9 @@ def commit_lines(location: Location, path: str) -> Iterator[bytes]:
 
 
 def commit_mark(location: Location, version: int) -> str:
-    """Digest of the commit file of a version. A restored log may reuse the version number.
+    """Digest of the commit file of a version; a restored log may reuse the version number.
 
-    Only regular files are opened, as reading a pipe would block. Raises LogGapError and
+    Only regular files are opened, since reading a pipe would block. Raises LogGapError and
     CorruptLogError.
     """
     name = commit_name(version)
@@ -54,13 +54,15 @@ def commit_mark(location: Location, version: int) -> str:
     try:
         return read.digest(location, commit_path(version))
     except FileNotFoundError as error:
-        raise LogGapError(location.uri, f"{name} vanished", "run again") from error
+        raise LogGapError(
+            location.uri, f"{name} vanished while it was read", "run again"
+        ) from error
     except OSError as error:
         found = f"{name} cannot be read ({one_line(error)})"
         raise CorruptLogError(location.uri, found, "allow reading it") from error
 
 
-def is_commit(location: Location, version: int, mark: str) -> bool | None:
+def has_commit(location: Location, version: int, mark: str) -> bool | None:
     """Whether the commit still has that digest; None if it is gone."""
     try:
         return commit_mark(location, version) == mark
@@ -73,10 +75,10 @@ def refuse_other_commit(location: Location, version: int, mark: str) -> None:
 
     That happens when a backup of the log is restored and other commits follow.
     """
-    if not is_commit(location, version, mark):
+    if not has_commit(location, version, mark):
         raise StalePlanError(
             location.uri,
-            f"{commit_name(version)} is not the commit that was planned on, or is gone",
+            f"{commit_name(version)} is missing, or is not the commit that the plan is based on",
             "plan again",
         )
 
@@ -84,4 +86,4 @@ def refuse_other_commit(location: Location, version: int, mark: str) -> None:
 def _refuse_no_file(location: Location, path: str) -> None:
     if not read.is_file(location, path) and read.exists(location, path):
         name = path.rpartition("/")[2]
-        raise CorruptLogError(location.uri, f"{name} is no file", "restore it from a backup")
+        raise CorruptLogError(location.uri, f"{name} is not a file", "restore it from a backup")

@@ -1,4 +1,7 @@
-"""Non-file actions of the log: few, and read on the driver."""
+"""Read the non-file actions of the log: protocol, metadata, domains, transactions, sidecars.
+
+They are few, so the driver reads them.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def log_lines(location: Location, entry: LogEntry) -> Iterator[bytes]:
         ) from error
 
 
-def other_rows(
+def non_file_rows(
     location: Location, entry: LogEntry, names: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """Read the named actions from a checkpoint file, as dictionaries in the form of the log."""
@@ -71,7 +74,7 @@ def _parquet_rows(file: pq.ParquetFile, names: Sequence[str]) -> Iterator[dict[s
             yield from ({name: row} for row in rows.to_pylist(maps_as_pydicts="strict"))
 
 
-def converted(row: Any, kind: type[Value], *, table: str, file: str) -> Value:
+def to_action(row: Any, kind: type[Value], *, table: str, file: str) -> Value:
     """Convert a checkpoint row to an action struct; null fields count as absent."""
     if isinstance(row, kind):
         return row

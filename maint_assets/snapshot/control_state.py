@@ -1,4 +1,4 @@
-"""What a checkpoint holds beside files: protocol, metadata, newest of each domain and app."""
+"""The non-file actions of a version's state: what a checkpoint holds besides adds and removes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from maint_assets.delta.actions import DomainMetadata, Txn, may_hold, parse_action
-from maint_assets.snapshot.control_actions import converted, log_lines, other_rows
+from maint_assets.snapshot.control_actions import log_lines, non_file_rows, to_action
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
-    """The actions of a version's state that are not file actions; no removed domains."""
+class NonFileActions:
+    """Protocol, metadata, the newest ``txn`` per application and domain metadata, reconciled."""
 
     protocol: Protocol
     metadata: Metadata
@@ -28,7 +28,7 @@ class Overview:
     domains: tuple[DomainMetadata, ...]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One action each, as in a line of the log; what is absent is None."""
+        """One dictionary per action, in the form of a line of the log; absent fields are None."""
         return [
             {"protocol": msgspec.to_builtins(self.protocol)},
             {"metaData": _metadata(self.metadata)},
@@ -37,12 +37,11 @@ class Overview:
         ]
 
 
-def overview(head: TableHead, *, now_ms: int | None) -> Overview:
-    """The overview of the head's version.
+def non_file_actions(head: TableHead, *, now_ms: int | None) -> NonFileActions:
+    """Reconcile the non-file actions of the head's version.
 
-    Applications that were last seen before ``delta.setTransactionRetentionDuration`` are left out;
-    none without a time.
-    Raises CorruptLogError and LogGapError.
+    With ``now_ms``, ``txn`` actions older than ``delta.setTransactionRetentionDuration`` are left
+    out; without, all are kept. Raises CorruptLogError and LogGapError.
     """
     transactions: dict[str, Txn] = {}
     domains: dict[str, DomainMetadata] = {}
@@ -52,7 +51,7 @@ def overview(head: TableHead, *, now_ms: int | None) -> Overview:
         else:
             domains[found.domain] = found
     retention = head.properties.set_transaction_retention_ms
-    return Overview(
+    return NonFileActions(
         head.protocol,
         head.metadata,
         tuple(
@@ -67,8 +66,8 @@ def overview(head: TableHead, *, now_ms: int | None) -> Overview:
 def _of_checkpoint(head: TableHead) -> Iterator[Txn | DomainMetadata]:
     checkpoint = head.segment.checkpoint
     for entry in () if checkpoint is None else checkpoint.entries:
-        of = partial(converted, table=head.table, file=entry.file.name)
-        for row in other_rows(head.location, entry, ("txn", "domainMetadata")):
+        of = partial(to_action, table=head.table, file=entry.file.name)
+        for row in non_file_rows(head.location, entry, ("txn", "domainMetadata")):
             if row.get("txn"):
                 yield of(row["txn"], Txn)
             if row.get("domainMetadata"):
@@ -76,7 +75,7 @@ def _of_checkpoint(head: TableHead) -> Iterator[Txn | DomainMetadata]:
 
 
 def _of_commits(head: TableHead) -> Iterator[Txn | DomainMetadata]:
-    """Those of the commits after the checkpoint, oldest first; only lines that can hold one."""
+    """Actions of the commits after the checkpoint, oldest first."""
     for entry in head.segment.commits:
         lines = log_lines(head.location, entry)
         for line in (line for line in lines if may_hold(line, b"txn", b"domainMetadata")):
@@ -87,14 +86,14 @@ def _of_commits(head: TableHead) -> Iterator[Txn | DomainMetadata]:
 
 
 def _metadata(metadata: Metadata) -> dict[str, Any]:
-    told = metadata.format
+    format_ = metadata.format
     return {
         "id": metadata.id,
         "name": metadata.name,
         "description": metadata.description,
         "format": {
-            "provider": "parquet" if told is None else told.provider,
-            "options": dict((told and told.options) or {}),
+            "provider": "parquet" if format_ is None else format_.provider,
+            "options": dict((format_ and format_.options) or {}),
         },
         "schemaString": metadata.schema_string,
         "partitionColumns": list(metadata.partition_columns),

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from maint_assets.delta.paths import TableRoot
 from maint_assets.snapshot.commit_rows import JsonRows
 from maint_assets.snapshot.log_units import action_fields, log_errors
-from maint_assets.snapshot.resolved_paths import placed, vector_path
+from maint_assets.snapshot.resolved_paths import resolved_columns, vector_path
 from maint_assets.snapshot.schemas import ACTION_ARROW
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
@@ -87,7 +87,7 @@ def _columns(
     raw = _field(structs, "path", pa.string())
     time = _field(structs, _TIMES[action], pa.int64())
     is_add = action == "add"
-    path, key, inside = placed(raw, root)
+    path, key, inside = resolved_columns(raw, root)
     dv_id, dv_path = _deletion_vectors(structs, root)
     nothing = pa.nulls(rows, pa.int64())
     values = {

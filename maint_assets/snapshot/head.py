@@ -1,4 +1,7 @@
-"""A version without its files: protocol, metadata, properties, time, and its log segment."""
+"""The head of a version: protocol, metadata, properties, timestamp and log segment.
+
+Read on the driver; file actions are left to ``replay``.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ from maint_assets.errors import (
 )
 from maint_assets.snapshot.control_actions import (
     RESTORE,
-    converted,
     first_line,
     log_lines,
-    other_rows,
+    non_file_rows,
+    to_action,
 )
 from maint_assets.snapshot.log import (
     HINT,
@@ -95,7 +98,7 @@ def table_head(location: Location, version: int | None = None) -> TableHead:
     Raises NotADeltaTableError, LogGapError or CorruptLogError.
     """
     table = location.uri
-    told = _told_version(location) if version is None else -1
+    hinted = _hinted_version(location) if version is None else -1
     try:
         entries = _listed(location)
     except PermissionError as error:
@@ -106,7 +109,7 @@ def table_head(location: Location, version: int | None = None) -> TableHead:
         entries = up_to(entries, version, table=table)
     first_error: MaintError | None = None
     for segment in segments(entries, table=table):
-        _refuse_lost_commits(segment, told, table=table)
+        _refuse_lost_commits(segment, hinted, table=table)
         try:
             return _head(location, segment)
         except (CorruptLogError, LogGapError) as error:
@@ -121,8 +124,11 @@ def table_head(location: Location, version: int | None = None) -> TableHead:
     raise first_error
 
 
-def _told_version(location: Location) -> int:
-    """The version in `_last_checkpoint`, -1 without one. Read it before listing the log."""
+def _hinted_version(location: Location) -> int:
+    """The version in ``_last_checkpoint``, -1 without one.
+
+    Read before the log is listed: a checkpoint written in between must not look like lost commits.
+    """
     try:
         hint = parse_hint(read.content(location, HINT))
     except OSError:
@@ -140,12 +146,12 @@ def _listed(location: Location) -> list[LogEntry]:
     return entries
 
 
-def _refuse_lost_commits(segment: LogSegment, told: int, *, table: str) -> None:
-    """Raise LogGapError if the hint names a newer version: its commits are lost."""
-    if told > segment.version:
+def _refuse_lost_commits(segment: LogSegment, hinted: int, *, table: str) -> None:
+    """Raise LogGapError if the hint names a newer version: the commits up to it are lost."""
+    if hinted > segment.version:
         raise LogGapError(
             table,
-            f"_last_checkpoint tells of version {told}, but the log ends with version "
+            f"_last_checkpoint names version {hinted}, but the log ends with version "
             f"{segment.version}",
             "restore the missing files of _delta_log, or remove _last_checkpoint if it is stale",
         )
@@ -156,7 +162,7 @@ def sidecar_file(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
 
     Raises LogGapError if it is missing or has another size, CorruptLogError if it lies elsewhere.
     """
-    named = converted(row, Sidecar, table=location.uri, file=entry.file.name)
+    named = to_action(row, Sidecar, table=location.uri, file=entry.file.name)
     below = relative(named.path, TableRoot.of(f"{location.path}/{SIDECARS}"))
     if is_outside(below):
         what = f"sidecar {named.path} of {entry.file.name} is not in {SIDECARS}"
@@ -192,7 +198,7 @@ def in_commit_ms(location: Location, entry: LogEntry) -> int:
     if info is None or info.in_commit_timestamp is None:
         raise CorruptLogError(
             location.uri,
-            f"{entry.file.name} lacks the inCommitTimestamp that the table's properties promise",
+            f"{entry.file.name} lacks the inCommitTimestamp that the table's properties require",
             RESTORE,
         )
     return info.in_commit_timestamp
@@ -228,7 +234,7 @@ def _head(location: Location, segment: LogSegment) -> TableHead:
 def newest_head(location: Location) -> TableHead:
     """Load the newest version, listing the log only from the checkpoint that the hint names.
 
-    Falls back to ``table_head`` if the hint is useless; raises the same errors.
+    Falls back to ``table_head`` if the hint leads to no complete segment; raises the same errors.
     """
     try:
         hint = parse_hint(read.content(location, HINT))
@@ -238,12 +244,12 @@ def newest_head(location: Location) -> TableHead:
             if segment.checkpoint is not None:
                 return _head(location, segment)
     except (OSError, MaintError) as error:
-        logger.info("%s: the hint leads nowhere (%s)", location.uri, error)
+        logger.info("%s: _last_checkpoint cannot be used (%s)", location.uri, error)
     return table_head(location)
 
 
 class _Head(msgspec.Struct):
-    """``file`` is the one that the metadata is of."""
+    """The newest protocol and metadata; ``file`` is the name of the file with the metadata."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -277,13 +283,13 @@ def _checkpoint_head(
     head = _Head()
     sidecars: list[SidecarFile] = []
     for entry in () if segment.checkpoint is None else segment.checkpoint.entries:
-        for row in other_rows(location, entry, _HEAD_COLUMNS):
+        for row in non_file_rows(location, entry, _HEAD_COLUMNS):
             if row.get("protocol"):
-                head.protocol = converted(
+                head.protocol = to_action(
                     row["protocol"], Protocol, table=location.uri, file=entry.file.name
                 )
             if row.get("metaData"):
-                head.metadata = converted(
+                head.metadata = to_action(
                     row["metaData"], Metadata, table=location.uri, file=entry.file.name
                 )
                 head.file = entry.file.name

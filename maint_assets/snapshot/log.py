@@ -51,7 +51,7 @@ class Checkpoint:
 class LogSegment:
     """The files that make up ``version``: a checkpoint and the commits after it.
 
-    ``history``: readable commits up to the checkpoint. The state does not need them, but they tell
+    ``history``: readable commits up to the checkpoint. The state does not need them, but they show
     which commit removed a file. ``commit_ms``: commit times in ms by version, from file mtimes,
     made monotonic as in delta-spark.
     """
@@ -65,7 +65,7 @@ class LogSegment:
 
     @property
     def checkpoint_ms(self) -> int | None:
-        """The checkpoint's mtime in ms: its tombstones are older."""
+        """The checkpoint's mtime in ms, an upper bound for the age of its tombstones."""
         if self.checkpoint is None:
             return None
         return max(entry.modified_ms for entry in self.checkpoint.entries)
@@ -78,10 +78,10 @@ class LogSegment:
 
 
 def log_files(location: Location, *, since: int | None = None) -> list[LogEntry]:
-    """The named files of the log in listing order; empty checkpoint files are no files.
+    """List the log files whose names the protocol defines, by name; empty checkpoints are left out.
 
-    Of all versions, or as Delta lists a log from a version on: by name. Raises CorruptLogError for
-    a commit that is a directory, a device or a link to nothing, and for a name that is not UTF-8.
+    With ``since``, only names from that version on, as Delta lists a log. Raises CorruptLogError
+    for a commit that is a directory, a device or a dangling link, and for a name that is not UTF-8.
     """
     first = None if since is None else f"{since:020d}."
     found = [(LogFile.parse(entry.name), entry) for entry in read.files(location, LOG, first=first)]
@@ -94,7 +94,7 @@ def log_files(location: Location, *, since: int | None = None) -> list[LogEntry]
 
 
 def _refuse_foreign_names(files: Iterable[LogFile], *, table: str) -> None:
-    """CorruptLogError for a checkpoint by a name that no reader of the log could be told."""
+    """Raise CorruptLogError for a file name that is not UTF-8, which no message could pass on."""
     for file in files:
         if not read.is_utf8(file.name):
             found = f"{read.shown(file.name)} in _delta_log has a name that is not UTF-8"
@@ -105,7 +105,7 @@ def _is_file(file: LogFile, size: int, *, table: str) -> bool:
     if file.kind is LogFileKind.COMMIT and size < 0:
         raise CorruptLogError(
             table,
-            f"{file.name} is a directory, a device or a link to nothing, and no commit",
+            f"{file.name} is a directory, a device or a dangling link, not a commit file",
             "restore it from a backup or a replica",
         )
     return size > 0 or (size == 0 and file.kind not in _CHECKPOINTS)
@@ -152,7 +152,9 @@ def up_to(entries: Iterable[LogEntry], version: int, *, table: str) -> list[LogE
     if known and version not in commits:
         versions = f"versions {min(commits)} to {max(commits)}" if commits else "no version"
         raise LogGapError(
-            table, f"version {version} is not in its log, which has {versions}", "give another one"
+            table,
+            f"version {version} is not in the log, which has {versions}",
+            "give another version",
         )
     return [entry for entry in known if _newest_version(entry) <= version]
 
@@ -166,7 +168,7 @@ def contiguous_after(entries: Iterable[LogEntry], version: int, *, table: str) -
 
 
 def complete_checkpoints(entries: Iterable[LogEntry]) -> list[Checkpoint]:
-    """All complete checkpoints, newest first; of one version V2 before parts before classic."""
+    """All complete checkpoints, newest first; in a version V2 before multi-part before classic."""
     single = [
         ((e.file.version, e.file.format_rank, 1, e.file.name), Checkpoint(e.file.version, (e,)))
         for e in entries
@@ -192,9 +194,9 @@ def _commits(entries: Iterable[LogEntry], *, table: str) -> dict[int, LogEntry]:
         if entry.file.name != commit_name(entry.file.version):
             raise LogGapError(
                 table,
-                f"the name of {entry.file.name} has not the 20 digits of a commit: for some "
-                f"readers it is version {entry.file.version}, for others nothing",
-                "give it the name of a commit, or remove it",
+                f"{entry.file.name} does not have the 20 digits of a commit's name: some readers "
+                f"take it for version {entry.file.version}, others ignore it",
+                "rename it to 20 digits, or remove it",
             )
         if entry.file.version in commits:
             raise LogGapError(

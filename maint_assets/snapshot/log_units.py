@@ -1,4 +1,4 @@
-"""Log files of a version as units of work: commits, and the checkpoint with its sidecars."""
+"""Log files of a version as units of work for executors: commits, checkpoint and sidecars."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def unit_lines(location: Location, unit: LogUnit) -> Iterator[bytes]:
 
 
 def action_fields(schema: pa.Schema, action: str) -> list[str]:
-    """The fields of a kind of action in a checkpoint; ArrowInvalid where it is no struct."""
+    """The fields of a kind of action in a checkpoint. Raises ArrowInvalid if it is not a struct."""
     kind = schema.field(action).type
     if not pa.types.is_struct(kind):
         raise pa.ArrowInvalid(f"{action} is a column of {kind}, not of structs")
@@ -68,7 +68,7 @@ def action_fields(schema: pa.Schema, action: str) -> list[str]:
 
 @contextmanager
 def log_errors(location: Location, unit: LogUnit) -> Generator[None, None, None]:
-    """Raise errors of reading a log file as CorruptLogError or LogGapError."""
+    """Convert errors of reading a log file to CorruptLogError or LogGapError."""
     name = unit.path.rpartition("/")[2]
     try:
         yield

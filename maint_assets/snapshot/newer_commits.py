@@ -1,4 +1,4 @@
-"""Commits newer than a plan: the paths that they name, and whether the plan is still valid."""
+"""Commits newer than a plan: the paths they name, and whether the plan is still valid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from maint_assets.delta.deletion_vectors import file_path
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import LogFile, commit_name
 from maint_assets.delta.paths import TableRoot, is_outside
-from maint_assets.delta.timestamps import shown_length
+from maint_assets.delta.timestamps import duration_text
 from maint_assets.errors import StalePlanError
 from maint_assets.snapshot.commits import (
     commit_lines,
@@ -18,7 +18,12 @@ from maint_assets.snapshot.commits import (
     refuse_other_commit,
 )
 from maint_assets.snapshot.log import LOG, LogEntry, contiguous_after
-from maint_assets.snapshot.resolved_paths import behind_links, located, names, through_links
+from maint_assets.snapshot.resolved_paths import (
+    behind_links,
+    possible_paths,
+    resolved_path,
+    through_links,
+)
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -36,9 +41,9 @@ MAX_AHEAD_MS = 5 * 60_000
 def refuse_old(table: str, *, planned_ms: int, max_age_ms: int, now_ms: int) -> None:
     """Raise StalePlanError if a plan is too old, or dated in the future."""
     if planned_ms - now_ms > MAX_AHEAD_MS:
-        ahead = shown_length(planned_ms - now_ms)
-        raise StalePlanError(table, f"the plan was made {ahead} ahead of now", "plan again")
-    age, limit = shown_length(now_ms - planned_ms), shown_length(max_age_ms)
+        ahead = duration_text(planned_ms - now_ms)
+        raise StalePlanError(table, f"the plan is dated {ahead} in the future", "plan again")
+    age, limit = duration_text(now_ms - planned_ms), duration_text(max_age_ms)
     if now_ms - planned_ms > max_age_ms:
         raise StalePlanError(table, f"the plan is {age} old, the limit is {limit}", "plan again")
 
@@ -46,10 +51,10 @@ def refuse_old(table: str, *, planned_ms: int, max_age_ms: int, now_ms: int) -> 
 def refuse_other_table(head: TableHead, *, table_id: str, version: int) -> None:
     """Raise StalePlanError if the table was replaced, or is at an older version than planned."""
     if head.metadata.id != table_id:
-        found = f"is table {head.metadata.id} now, planned was {table_id}"
+        found = f"the table id is {head.metadata.id} now, but the plan is for {table_id}"
         raise StalePlanError(head.table, found, "plan again")
     if head.version < version:
-        found = f"is at version {head.version}, planned was {version}"
+        found = f"the table is at version {head.version}, but the plan is for version {version}"
         raise StalePlanError(head.table, found, "plan again")
 
 
@@ -92,7 +97,7 @@ class NewerCommits:
         self._log = log
 
     def _newer(self) -> list[int]:
-        """New versions, ascending. Raises LogGapError if one is missing or oddly named."""
+        """New versions, ascending. Raises LogGapError if one is missing or has not 20 digits."""
         next_name, usual = commit_name(self.version + 1), len(commit_name(0))
         found = (
             LogEntry(file, 0, 0)
@@ -135,8 +140,8 @@ class NewerCommits:
         for file in (action.add, action.remove, action.cdc):
             if file is None:
                 continue
-            yield from names(file.path, self._root)
-            yield located(file.path, self._root)
+            yield from possible_paths(file.path, self._root)
+            yield resolved_path(file.path, self._root)
             if is_outside(file.path) or file.path.startswith("file:"):
                 yield file.path
             dv = getattr(file, "deletion_vector", None)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.datasets.exchange import exchanged, in_waves
-from maint_assets.datasets.rows import packed, units
+from maint_assets.datasets.rows import task_groups, units
 from maint_assets.snapshot.file_actions import actions_of
 from maint_assets.snapshot.log_units import checkpoint_units, commit_units, total_bytes
 from maint_assets.snapshot.schemas import ACTION_ARROW, SNAPSHOT_ARROW, LogUnit
@@ -52,7 +52,7 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
     """
     table, log = head.location.path, _Log.of(head)
     newest = partial(_newest, spark, table, scratch=scratch)
-    shaped = partial(state, base=log.base)
+    shaped = partial(snapshot_rows, base=log.base)
     if log.is_small or total_bytes(log.tail) > BUCKET_BYTES:
         every = [*log.history, *log.tail, *log.checkpoint]
         return [newest(every, tasks=1 if log.is_small else parallelism).then(shaped)]
@@ -71,22 +71,23 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
             yield batch.filter(pc.invert(pc.is_in(key_texts(batch), value_set=keys)))
 
     without_removes = [msgspec.structs.replace(unit, removes=False) for unit in log.checkpoint]
-    adds = [share for unit in without_removes for share in shares(unit, parallelism)]
-    packages = packed(adds, parallelism, weight=lambda unit: unit.size // unit.shares)
-    return [winners, units(spark, packages, streamed, kind=LogUnit).then(shaped)]
+    adds = [share for unit in without_removes for share in file_shares(unit, parallelism)]
+    groups = task_groups(adds, parallelism, weight=lambda unit: unit.size // unit.shares)
+    return [winners, units(spark, groups, streamed, kind=LogUnit).then(shaped)]
 
 
 def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The newest action per key; a tombstone with the newest known commit that removed the file.
 
-    Checkpoints do not record that commit, but older commit files may still exist. The latest of all
-    deletion times protects the file.
+    Checkpoints do not record that commit, but older commit files may still exist. A tombstone has
+    the latest of all deletion times of its key, which keeps the file longest.
     """
     every = _table(actions)
     if not every.num_rows:
         return
     every = every.take(pc.sort_indices(every["ord"]))
     row = pa.array(np.arange(every.num_rows))
+    # ``told``: the rows whose commit is known.
     told = pc.if_else(pc.is_valid(every["version"]), row, None)
     grouped = (
         every
@@ -107,7 +108,7 @@ def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     yield from newest.combine_chunks().to_batches()
 
 
-def shares(unit: LogUnit, parallelism: int) -> list[LogUnit]:
+def file_shares(unit: LogUnit, parallelism: int) -> list[LogUnit]:
     """Divide a Parquet file into shares for several tasks; JSON files are not divided."""
     divides = unit.path.endswith(".parquet")
     count = min(parallelism, 1 + unit.size // SHARE_BYTES) if divides else 1
@@ -128,7 +129,7 @@ def without_checkpoint_adds(
         yield batch.filter(pc.not_equal(batch["ord"], 2 * base + 1))
 
 
-def state(actions: Iterable[pa.RecordBatch], base: int) -> Iterator[pa.RecordBatch]:
+def snapshot_rows(actions: Iterable[pa.RecordBatch], base: int) -> Iterator[pa.RecordBatch]:
     """Convert actions to SNAPSHOT_ARROW. ``base``: version of the checkpoint, -1 without one."""
     nothing = pa.scalar(None, pa.int64())
     for batch in actions:
@@ -150,7 +151,7 @@ def state(actions: Iterable[pa.RecordBatch], base: int) -> Iterator[pa.RecordBat
 class _Log:
     """Log files of a version: commits up to the checkpoint's version ``base``, newer ones, itself.
 
-    Of ``history``, adds are read only from commits after the last gap: a missing commit may have
+    Adds of ``history`` are read only from commits after its last gap: a missing commit may have
     removed them.
     """
 
@@ -197,11 +198,11 @@ def _newest(
 
     if buckets <= 1:
         return units(spark, [read], actions, kind=LogUnit).then(newest_actions)
-    packages = packed(read, tasks, weight=lambda unit: unit.size)
-    every = units(spark, packages, actions, kind=LogUnit)
+    groups = task_groups(read, tasks, weight=lambda unit: unit.size)
+    every = units(spark, groups, actions, kind=LogUnit)
     buckets = in_waves(buckets, tasks)
-    met = exchanged(spark, [every], by=_KEY, buckets=buckets, scratch=scratch)
-    return met.then(newest_actions)
+    shuffled = exchanged(spark, [every], by=_KEY, buckets=buckets, scratch=scratch)
+    return shuffled.then(newest_actions)
 
 
 def _removes(read: Iterable[LogUnit]) -> list[LogUnit]:

@@ -18,23 +18,26 @@ _FILE = "file://"
 _ODD = r"%|:|\\|^/|//|(^|/)\.\.?(/|$)"
 
 
-def located(raw: str, root: TableRoot) -> str:
+def resolved_path(raw: str, root: TableRoot) -> str:
     """``relative``, but also relative if an absolute path leads into the table through links.
 
     A table written through a symbolic link has absolute paths that name the link, while the root is
-    known by its resolved path. Such files belong to the table and must be protected.
+    known by its resolved path. Such files belong to the table and must not look like orphans.
     """
     return through_links(relative(raw, root), root)
 
 
-def placed(raw: pa.Array, root: TableRoot) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Decoded path, replay key, and whether inside the table. Plain paths need no Python call."""
+def resolved_columns(raw: pa.Array, root: TableRoot) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Decoded path, replay key, and whether inside the table, for a column of log paths.
+
+    Only paths with escapes, schemes or odd components cost a Python call.
+    """
     odd = pc.match_substring_regex(raw, _ODD)
     everywhere = pa.repeat(pa.scalar(value=True), len(raw))
     if not pc.any(odd).as_py():
         return raw, raw, everywhere
     spelled = pc.filter(raw, odd).to_pylist()
-    found = [located(text, root) for text in spelled]
+    found = [resolved_path(text, root) for text in spelled]
     path = pc.replace_with_mask(raw, odd, pa.array(found, pa.string()))
     key = pc.replace_with_mask(raw, odd, pa.array(map(canonical_key, spelled), pa.string()))
     within = pa.array([not is_outside(text) for text in found], pa.bool_())
@@ -42,17 +45,17 @@ def placed(raw: pa.Array, root: TableRoot) -> tuple[pa.Array, pa.Array, pa.Array
 
 
 def vector_path(kind: str, named: str, root: TableRoot) -> str | None:
-    """Path of a deletion vector's file, resolved as by ``located``; None for an inline vector."""
+    """Path of a deletion vector's file, as by ``resolved_path``; None for an inline vector."""
     found = file_path(kind, named, root)
     return None if found is None else through_links(found, root)
 
 
-def names(raw: str, root: TableRoot) -> tuple[str, ...]:
+def possible_paths(raw: str, root: TableRoot) -> tuple[str, ...]:
     """All paths inside the table that a log path may mean: decoded, literal, and behind links.
 
     Some writers do not encode a ``%``. Protecting all candidates is safe.
     """
-    found = [located(raw, root), *spellings(raw, root)]
+    found = [resolved_path(raw, root), *spellings(raw, root)]
     if "%" in raw and is_outside(raw):
         found.append(through_links(raw, root))
     inside = [path for path in found if path and not is_outside(path)]
@@ -63,12 +66,12 @@ def names(raw: str, root: TableRoot) -> tuple[str, ...]:
 def behind_links(path: str, root: TableRoot) -> str | None:
     """The resolved path, if a link in the path leads elsewhere inside the table; else None."""
     directory, _, name = path.rpartition("/")
-    led = led_directory(directory, root) if directory and root.is_local else None
+    led = resolved_directory(directory, root) if directory and root.is_local else None
     return None if led is None else f"{led}/{name}".lstrip("/")
 
 
 @lru_cache(maxsize=65_536)
-def led_directory(directory: str, root: TableRoot) -> str | None:
+def resolved_directory(directory: str, root: TableRoot) -> str | None:
     """The resolved directory, if links lead elsewhere inside the table; else None."""
     spelled = f"{root.path}/{directory}"
     found = os.path.realpath(spelled)

@@ -57,7 +57,7 @@ SNAPSHOT_SCHEMA = T.StructType([
         "action",
         "string",
         "add: live file; remove: tombstone; cdc: change data file; commit: a version; lost: file "
-        "that a commit adds and none removes, and that the checkpoint does not hold",
+        "that a commit adds and none removes, but that the checkpoint lacks",
     ),
     column(
         "path",
@@ -65,7 +65,7 @@ SNAPSHOT_SCHEMA = T.StructType([
         "decoded, relative to the table root; absolute where outside it",
         nullable=True,
     ),
-    column("log_path", "string", "as the log spells it", nullable=True),
+    column("log_path", "string", "path as in the log", nullable=True),
     column("inside", "boolean", "whether the path lies inside the table"),
     column("dv_id", "string", "id of the deletion vector, empty for none", nullable=True),
     column(
@@ -79,10 +79,10 @@ SNAPSHOT_SCHEMA = T.StructType([
     column(
         "version",
         "bigint",
-        "of the commit, or of the one that removed the file; null for adds",
+        "version of the commit, or of the one that removed the file; null for adds",
         nullable=True,
     ),
-    column("operation", "string", "of that commit", nullable=True),
+    column("operation", "string", "operation of that commit", nullable=True),
     column("commit_ms", "bigint", "time of that commit, ms", nullable=True),
 ])
 """Rows of the ``snapshot`` stage: live files, tombstones, change data, and commits."""

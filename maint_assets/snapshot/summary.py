@@ -61,12 +61,13 @@ SNAPSHOT_MEASURES = {
 class SnapshotSummary:
     """One version of a table; sizes in bytes, times in ms.
 
-    ``cutoff_ms`` and ``retention_ms`` are those of this run's VACUUM, null when it is refused.
-    ``refused`` names per operation why it must not run on the table; ``checksum`` is ``agrees``,
-    ``absent`` or what the version checksum tells differently. ``expired_log`` are numbers of the
-    versions that the cutoff has passed, ``properties`` are Delta's own. ``commit_mark`` tells the
-    commit of the version from another one of the same number, ``checkpoint_ms`` is the time of the
-    checkpoint; ``outside`` are files and deletion vectors that the log names outside of the table.
+    ``cutoff_ms`` and ``retention_ms`` are those of this run's VACUUM, null if it is refused.
+    ``refused`` has the reasons by operation that must not run on the table. ``checksum`` is
+    ``agrees``, ``absent`` or how the version checksum differs. ``expired_log`` has the version
+    numbers that VACUUM LITE needs (``vacuum.lite.ExpiredLog``): which commits are at or before the
+    cutoff. ``properties`` are those with the prefix ``delta.``.
+    ``commit_mark`` is the digest of the version's commit file, ``checkpoint_ms`` the mtime of the
+    checkpoint. ``outside`` counts files and deletion vectors that lie outside the table.
     """
 
     table: str
@@ -154,7 +155,7 @@ def refuse_mismatch(seen: SnapshotSummary) -> None:
         raise ChecksumMismatchError(
             seen.table,
             seen.checksum,
-            "find out which is right; remove the .crc if it is the wrong one",
+            "find out which is right, and remove the .crc if it is wrong",
         )
 
 
@@ -162,7 +163,7 @@ def refuse_operation(seen: SnapshotSummary, operation: str) -> None:
     """Raise UnsupportedFeatureError with every reason why the operation must not run."""
     if seen.refused.get(operation):
         raise UnsupportedFeatureError(
-            seen.table, "; ".join(seen.refused[operation]), "use an engine that knows it"
+            seen.table, "; ".join(seen.refused[operation]), "use an engine that supports it"
         )
 
 
@@ -187,7 +188,7 @@ def checksum_agreement(head: TableHead, metrics: Mapping[str, int]) -> str:
         pairs.append(("table id", recorded.metadata.id, head.metadata.id))
     for what, expected, found in pairs:
         if expected is not None and expected != found:
-            return f"the log gives {what} {found}, {head.version:020d}.crc says {expected}"
+            return f"replay gives {what} {found}, but {head.version:020d}.crc records {expected}"
     return "agrees"
 
 

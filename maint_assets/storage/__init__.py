@@ -1,1 +1,1 @@
-"""Reading and writing of bytes: local file systems now, object stores by the same doors."""
+"""Reading and writing bytes: local file systems for now, object stores through the same calls."""

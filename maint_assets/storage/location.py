@@ -47,7 +47,7 @@ class Location:
         path = str(Path(plain).expanduser().resolve())
         shown = path.encode("utf-8", "backslashreplace").decode()
         if shown != path:
-            raise UnsupportedLocationError(shown, "the path is not UTF-8", "give it another name")
+            raise UnsupportedLocationError(shown, "the path is not UTF-8", "rename the directory")
         return cls(path, path)
 
     def below(self, *parts: str) -> Location:

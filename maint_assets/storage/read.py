@@ -102,7 +102,7 @@ def exists(location: Location, path: str) -> bool:
 
 
 def may_write(location: Location, directory: str) -> bool:
-    """Whether the mode of a directory, or of what it lies on, lets us make files in it."""
+    """Whether the directory's mode and its mount permit creating files in it."""
     return os.access(location.file(directory), os.W_OK | os.X_OK)
 
 
@@ -120,7 +120,7 @@ def directory(
     """
     with _scanned(location, path) as found:
         while some := list(itertools.islice(found, _ENTRIES)):
-            yield _looked_at(some if wanted is None else [e for e in some if wanted(e.name)])
+            yield _with_status(some if wanted is None else [e for e in some if wanted(e.name)])
 
 
 def count(location: Location, path: str) -> tuple[int, list[str]]:
@@ -183,10 +183,10 @@ def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
         found = os.lstat(f"{location.path}/{path}")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except ValueError:  # no file has a NUL in its name
+    except ValueError:  # a NUL in the name: no such file can exist
         return None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # nor one that its file system does not take
+        if error.errno == errno.ENAMETOOLONG:  # no such file can exist either
             return None
         raise
     size = found.st_size if stat.S_ISREG(found.st_mode) else -1
@@ -237,7 +237,7 @@ def _scanned(location: Location, path: str) -> Generator[Iterator[os.DirEntry[st
 
 def _unreadable(location: Location, directory: str, why: str | None) -> StorageError:
     found = f"directory {directory or '.'} cannot be read ({why})"
-    return StorageError(location.uri, found, "allow reading it, or mend the disk")
+    return StorageError(location.uri, found, "allow reading it, or check the disk")
 
 
 @contextmanager
@@ -255,23 +255,23 @@ def _file_entry(entry: os.DirEntry[str]) -> FileEntry | None:
     """Status of a file, links followed; None if it vanished meanwhile."""
     try:
         if entry.is_file():
-            told = entry.stat()
-            return FileEntry(entry.name, told.st_size, told.st_mtime_ns // 1_000_000)
-        told = entry.stat(follow_symlinks=False)
-        return FileEntry(entry.name, -1, told.st_mtime_ns // 1_000_000)
+            status = entry.stat()
+            return FileEntry(entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
+        status = entry.stat(follow_symlinks=False)
+        return FileEntry(entry.name, -1, status.st_mtime_ns // 1_000_000)
     except FileNotFoundError:
         return None
 
 
-def _looked_at(found: list[os.DirEntry[str]]) -> Entries:
+def _with_status(found: list[os.DirEntry[str]]) -> Entries:
     entries = Entries([], [], [], [])
     for entry in found:
         try:
-            told = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
         entries.names.append(entry.name)
-        entries.modes.append(told.st_mode)
-        entries.sizes.append(told.st_size)
-        entries.modified_ms.append(told.st_mtime_ns // 1_000_000)
+        entries.modes.append(status.st_mode)
+        entries.sizes.append(status.st_size)
+        entries.modified_ms.append(status.st_mtime_ns // 1_000_000)
     return entries

@@ -1,4 +1,4 @@
-"""Everything that changes storage: atomic put-if-absent, deletion with outcomes, a clock probe.
+"""Everything that changes storage: atomic put-if-absent, deletion with outcomes, probe files.
 
 An import contract (setup.cfg) lets only the commit path and executing modules import this one.
 """
@@ -66,7 +66,7 @@ def put_if_absent(location: Location, path: str, body: bytes) -> bool:
     """
     target = location.file(path)
     if not target.exists():
-        forget_sum(target)
+        remove_hadoop_checksum(target)
     for number in range(CONFLICTS):
         if _made(location, path, body):
             return True
@@ -74,10 +74,10 @@ def put_if_absent(location: Location, path: str, body: bytes) -> bool:
         if found is not None:
             return found == body
         time.sleep(_PAUSE_S * 2**number)
-    raise FileNotFoundError(f"{path} is said to be there already, but is not there")
+    raise FileNotFoundError(f"{path} was reported to exist already, but is absent")
 
 
-def forget_sum(target: pathlib.Path) -> None:
+def remove_hadoop_checksum(target: pathlib.Path) -> None:
     """Remove the ``.crc`` file that Hadoop's local file system keeps beside a file.
 
     It belongs to former content: Delta would report a new file of that name as corrupt.
@@ -94,7 +94,9 @@ def refuse_full(location: Location, size: int) -> None:
             file.write(bytes(size))
     except OSError as error:
         raise StorageError(
-            location.uri, f"cannot be written ({error.strerror})", "make room, or allow writing"
+            location.uri,
+            f"cannot be written ({error.strerror})",
+            "make room, or allow writing",
         ) from error
     finally:
         with contextlib.suppress(OSError):
@@ -142,7 +144,7 @@ def _deleted(location: Location, path: str, *, size: int, modified_ms: int) -> D
     except OSError as error:
         return Deletion("failed", f"{type(error).__name__}: {error.strerror}")
     if os.access(target, os.F_OK):
-        return Deletion("skipped", "made again by somebody else after its deletion")
+        return Deletion("skipped", "created again by another process after its deletion")
     return _DELETED
 
 
@@ -176,7 +178,7 @@ def refuse_clock_skew(location: Location, directory: str, *, now_ms: int) -> Non
         raise GuardError(
             location.uri,
             f"the storage's clock and this machine's differ by {abs(skew_ms) / 1000:.0f} s",
-            "set the clocks, or set allow_clock_skew",
+            "correct the clocks, or set allow_clock_skew",
         )
 
 

@@ -1,1 +1,1 @@
-"""VACUUM: what must stay, what is there, what may go, and its deletion."""
+"""VACUUM: paths that must stay, the listing, the plan, and its deletion."""

@@ -1,8 +1,9 @@
-"""Files that the log names outside of the table's root, and that lie below it nevertheless.
+"""Planned files that the log also names by a path outside of the table root, or behind a link.
 
-The log of a table that was moved or that is mounted twice may name its files by absolute paths of
-another place. A planned file that is one of those is told by its device and inode; where the path
-of the log leads to nothing that we can look at, by its name.
+The log of a table that was moved, or that is mounted twice, may name its files by absolute paths of
+the other location. Deleting such a planned file would delete a live one. Two paths are taken for
+the same file when device and inode are equal; where the log's path does not exist on this machine,
+when the file names are equal.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pyspark.sql import types as T
 from maint_assets.datasets.columns import arrow_schema, batch_of, column
 from maint_assets.datasets.exchange import path_rows
 from maint_assets.datasets.parts import slice_batches
-from maint_assets.datasets.rows import slices, told
+from maint_assets.datasets.rows import encode_result, slices
 from maint_assets.snapshot.resolved_paths import are_inside
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
     from maint_assets.vacuum.valid_files import Retained
 
 _MARKS_SCHEMA = T.StructType([
-    column("path", "string", "what two names of one file have in common"),
-    column("name", "string", "the file as the plan or the log names it"),
+    column("path", "string", "mark: device and inode, or the file name"),
+    column("name", "string", "path of the file in the plan or in the log"),
     column("planned", "boolean"),
-    column("missing", "boolean", "a live file that is not there"),
+    column("missing", "boolean", "a live file that does not exist"),
 ])
 _MARKS_ARROW = arrow_schema(_MARKS_SCHEMA)
 _READ = {
@@ -49,10 +50,15 @@ _LOCAL = ("/", "file://")
 _FILE = re.compile("file:/+")
 
 Mark = tuple[str, str, bool, bool]
+"""A row of marks: mark, path, planned, missing."""
 
 
 class Aliases(msgspec.Struct, frozen=True):
-    """Planned files that are files outside by the log, and live files outside that are missing."""
+    """Counts and examples of aliased files.
+
+    ``same`` counts the planned files that the log also names elsewhere, ``missing`` the live files
+    outside of the root that do not exist.
+    """
 
     same: int
     same_example: str | None
@@ -60,7 +66,7 @@ class Aliases(msgspec.Struct, frozen=True):
     missing_example: str | None
 
     def plus(self, other: Aliases) -> Aliases:
-        """These and those of another share of the files."""
+        """The sum of two counts over different files; the first example of each is kept."""
         return Aliases(
             self.same + other.same,
             self.same_example or other.same_example,
@@ -82,27 +88,30 @@ def aliases(  # noqa: PLR0913
     parallelism: int,
     scratch: str,
 ) -> Aliases:
-    """What planned files have in common with retained files elsewhere, or behind links."""
+    """Compare the planned files with the retained files outside of the root or behind links.
+
+    ``plan`` and ``snapshot`` are the datasets of those stages.
+    """
     parts = [*slices(plan, "diff"), *slices(snapshot, "snapshot")]
     mark = partial(_marks, location=Location(table, table), retained=retained)
     rows = path_rows(spark, parts, mark, parallelism=parallelism, scratch=scratch)
     total = NO_ALIASES
-    for found in rows.then(_met).values(Aliases):
+    for found in rows.then(_matched).values(Aliases):
         total = total.plus(found)
     return total
 
 
-def outside_mark(path: str) -> str:
-    """What tells a file outside of the table from others: itself where it is there, else its name.
+def identity_mark(path: str) -> str:
+    """Mark of a file: device and inode if it exists, else its name.
 
-    ``path`` is absolute or a URI, as the snapshot gives it.
+    ``path`` is absolute or a URI, as in the snapshot.
     """
     local = _FILE.sub("/", path)
     return read.file_id(local) or _name(path)
 
 
 def planned_marks(location: Location, path: str) -> tuple[str, ...]:
-    """The marks that a file outside may have and be this file below the root."""
+    """The marks that a path outside of the root has if it is the same file as ``path`` inside."""
     known = read.file_id(f"{location.path}/{path}")
     return (_name(path),) if known is None else (_name(path), known)
 
@@ -132,30 +141,34 @@ def _planned(batch: pa.RecordBatch, location: Location) -> Iterator[Mark]:
 
 
 def _retained(kept: pa.RecordBatch, location: Location, *, is_twice: bool) -> Iterator[Mark]:
-    """The marks of retained files outside, and of links inside; of all where mounts are."""
+    """Marks of the retained files outside of the root and of links inside.
+
+    With a mount below the root, of all retained files: a bind mount gives a file a second path.
+    """
     for path in kept["path"].filter(kept["inside"]).to_pylist():
         if is_twice or read.is_link(location, path):
-            yield outside_mark(f"{location.path}/{path}"), path, False, False
+            yield identity_mark(f"{location.path}/{path}"), path, False, False
     outside = kept.filter(pc.invert(kept["inside"]))
     vectors = kept.filter(
         pc.and_(pc.is_valid(kept["dv_path"]), pc.invert(are_inside(kept["dv_path"])))
     )
     for rows, name in ((outside, "path"), (outside, "log_path"), (vectors, "dv_path")):
         for action, path in zip(rows["action"].to_pylist(), rows[name].to_pylist(), strict=True):
-            mark = outside_mark(path)
+            mark = identity_mark(path)
             is_lost = action == "add" and mark == _name(path) and path.startswith(_LOCAL)
             missing = is_lost and name != "log_path"
             yield mark, path, False, missing
 
 
-def _met(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _matched(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One row: the Aliases of all marks of a bucket."""
     marks = pa.Table.from_batches(rows, _MARKS_ARROW)
     planned = marks.filter(marks["planned"])
     others = marks.filter(pc.invert(marks["planned"]))
     same = planned.filter(pc.is_in(planned["path"], others["path"].combine_chunks()))
     names = pc.unique(same["name"])
     missing = others.filter(others["missing"])
-    yield told(
+    yield encode_result(
         Aliases(
             len(names), pc.min(names).as_py(), missing.num_rows, pc.min(missing["name"]).as_py()
         )

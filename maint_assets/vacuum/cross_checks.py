@@ -1,4 +1,7 @@
-"""Whether a plan and a table are whole: looks that share no rule with what they check."""
+"""Independent checks of a plan and a table.
+
+They share no rule with the planning of a VACUUM: a defect there cannot hide itself here.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ if TYPE_CHECKING:
     from maint_assets.datasets.parts import Part, PartSlice
     from maint_assets.datasets.rows import Rows
 
-LOOKS = 25_000
-"""Looking for more paths than this is worth another task."""
+CHECKS_PER_TASK = 25_000
+"""Paths checked per task: an existence check is a call to the storage."""
 
 _COUNT_SCHEMA = T.StructType([column("count", "bigint")])
 _PATHS_SCHEMA = T.StructType([column("path", "string"), column("planned", "boolean")])
@@ -40,19 +43,22 @@ def valid_in_plan(
     parallelism: int,
     scratch: str,
 ) -> DataFrame:
-    """How many planned paths must stay, by task: none, unless a plan was judged wrongly."""
+    """Number of planned paths that are valid files, a row per task (column ``count``).
+
+    Any number but 0 is a defect of the plan: nothing of it may be deleted.
+    """
     read = [*slices(plan, "diff"), *slices(valid_files, "valid_files")]
     paths = path_rows(spark, read, _paths, parallelism=parallelism, scratch=scratch)
-    return paths.then(_both).as_frame(_COUNT_SCHEMA)
+    return paths.then(_in_both).as_frame(_COUNT_SCHEMA)
 
 
 def missing_files(valid_files: Rows, *, table: str) -> DataFrame:
-    """How many active paths are not there, by task."""
+    """Number of active paths missing from the storage, a row per task (column ``count``)."""
     return valid_files.then(partial(_missing, table=table)).as_frame(_COUNT_SCHEMA)
 
 
-def not_there(paths: pa.Array, *, table: str) -> pa.Array:
-    """Which paths are no files on the storage; links are followed, as readers do."""
+def are_missing(paths: pa.Array, *, table: str) -> pa.Array:
+    """Mask of the paths that are not files on the storage; links are followed, as readers do."""
     location = Location(table, table)
     return pa.array([not read.is_file(location, path) for path in paths.to_pylist()], pa.bool_())
 
@@ -61,7 +67,7 @@ def _missing(rows: Iterable[pa.RecordBatch], table: str) -> Iterator[pa.RecordBa
     gone = 0
     for batch in rows:
         active = batch["path"].filter(pc.starts_with(batch["reason"], "active"))
-        gone += not_there(active, table=table).true_count
+        gone += are_missing(active, table=table).true_count
     yield _count(gone)
 
 
@@ -72,7 +78,7 @@ def _paths(read: list[PartSlice]) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([batch["path"], planned], schema=_PATHS_ARROW)
 
 
-def _both(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _in_both(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     paths = pa.Table.from_batches(rows, _PATHS_ARROW)
     planned, valid = (
         paths.filter(pc.equal(paths["planned"], each))["path"] for each in (True, False)

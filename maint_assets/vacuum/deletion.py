@@ -1,7 +1,8 @@
-"""The deletion of a plan: planned paths only, each with its outcome, recorded batch by batch.
+"""Execute the plan of a VACUUM: delete the planned paths, and record an outcome for each.
 
-The driver checks the plan once more, executors delete. Before each batch an executor reads the
-commits that came since the plan and skips every path that they name.
+The driver checks the plan again, executors delete in batches of BATCH_PATHS. Before each batch an
+executor reads the commits made since the plan and skips every path that they name: a RESTORE, for
+example, may have made a removed file live again. Delta Spark has no such check.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from maint_assets.datasets.columns import arrow_schema, batch_of, column
 from maint_assets.datasets.intents import StopSign
 from maint_assets.datasets.ledger import BATCH_PATHS, recording
 from maint_assets.datasets.parts import Part, PartSlice, refuse_changed, slice_batches
-from maint_assets.datasets.rows import TASK_ROWS, packed, slices, units
+from maint_assets.datasets.rows import TASK_ROWS, slices, task_groups, units
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import CHECKSUM_END, checked_path
 from maint_assets.delta.paths import TableRoot, parents, relative_name
@@ -32,7 +33,7 @@ from maint_assets.snapshot.log import LOG, contiguous_after, log_files
 from maint_assets.snapshot.newer_commits import NewerCommits, refuse_old, refuse_other_table
 from maint_assets.storage import read, write
 from maint_assets.storage.location import Location
-from maint_assets.vacuum.aliases import outside_mark, planned_marks
+from maint_assets.vacuum.aliases import identity_mark, planned_marks
 from maint_assets.vacuum.diff import DIFF_SCHEMA
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from maint_assets.vacuum.plan import Limits, VacuumPlan
 
 SMALL_PLAN = 5_000
-"""Up to this many paths one task deletes files and directories."""
+"""A plan of up to this many paths is deleted by one task, directories included."""
 
 DELETION_SCHEMA = T.StructType([
     column("path", "string", "relative to the table root, decoded"),
@@ -84,9 +85,9 @@ class _Planned(NamedTuple):
 
 
 def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
-    """The newest version of the planned table, once nothing speaks against executing the plan.
+    """The head of the planned table, after all checks that its plan may still be executed.
 
-    Raises StalePlanError, UnsupportedFeatureError, LogGapError or GuardError; nothing is changed.
+    Raises StalePlanError, UnsupportedFeatureError, LogGapError or GuardError; changes nothing.
     """
     max_age_ms = limits.plan_max_age_ms
     refuse_old(plan.table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
@@ -98,7 +99,9 @@ def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
     contiguous_after(log_files(location), plan.version, table=plan.table)
     own_ms = head.properties.deleted_file_retention_ms
     if own_ms > max(plan.retention_ms, plan.table_retention_ms):
-        raise StalePlanError(plan.table, "its retention was raised since the plan", "plan again")
+        raise StalePlanError(
+            plan.table, "the table's retention was raised since the plan", "plan again"
+        )
     if not limits.allow_clock_skew:
         write.refuse_clock_skew(location, LOG, now_ms=now_ms)
     return head
@@ -107,28 +110,29 @@ def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
 def deletion(
     spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, ledger: Location, parallelism: int
 ) -> DataFrame:
-    """Outcomes of the planned paths by task: outcome, is_directory, paths, bytes, attempt.
+    """Delete the planned paths; counts per task: outcome, is_directory, paths, bytes, attempt.
 
-    The ledger has each path. Evaluate it once: evaluating it deletes. Files first, then
-    directories, deepest first; a plan of more than SMALL_PLAN paths has only its files deleted,
-    see ``directory_deletion``. Raises StalePlanError where the rows of the plan are others now.
+    Evaluate the frame exactly once: evaluating it deletes. The ledger has a row per path. Files are
+    deleted first, then directories, deepest first. Of a plan with more than SMALL_PLAN paths only
+    the files are deleted; call ``directory_deletion`` afterwards. Executors raise StalePlanError
+    when the stored plan was changed.
     """
     if plan.paths <= SMALL_PLAN:
         return _deletes(spark, [slices(parts)], _in_order, parts=parts, plan=plan, ledger=ledger)
     rows = min(max(-(-plan.paths // parallelism), SMALL_PLAN), TASK_ROWS)
-    packages = packed(slices(parts, rows=rows), parallelism, weight=lambda part: part.rows)
-    return _deletes(spark, packages, _files, parts=parts, plan=plan, ledger=ledger)
+    groups = task_groups(slices(parts, rows=rows), parallelism, weight=lambda part: part.rows)
+    return _deletes(spark, groups, _files, parts=parts, plan=plan, ledger=ledger)
 
 
 def directory_deletion(
     spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, ledger: Location
 ) -> DataFrame:
-    """Outcomes of the planned directories, for a plan whose files went before."""
+    """Delete the planned directories, after ``deletion`` has deleted the files; same counts."""
     return _deletes(spark, [slices(parts)], _directories, parts=parts, plan=plan, ledger=ledger)
 
 
 def deepest_last(rows: pa.Table) -> pa.Table:
-    """Planned paths: files, then directories from the deepest up."""
+    """Planned paths in order of deletion: files, then directories, the deepest first."""
     is_directory = pc.equal(rows["kind"], "directory")
     depth = pc.if_else(is_directory, pc.negate(pc.count_substring(rows["path"], "/")), 0)
     order = pa.table({"is_directory": is_directory, "depth": depth})
@@ -137,9 +141,10 @@ def deepest_last(rows: pa.Table) -> pa.Table:
 
 
 def recorded(ledger_rows: DataFrame) -> DataFrame:
-    """Counts like those of ``deletion``, from the ledger: the best outcome of each path.
+    """Counts as of ``deletion``, from the ledger, with the best outcome of each path.
 
-    Needed when a task was tried again: what its first attempt deleted, its second finds missing.
+    Needed when Spark retried a task: the second attempt finds missing what the first one deleted.
+    OUTCOMES are in the order from best to worst.
     """
     names = ", ".join(f"'{name}'" for name in OUTCOMES)
     best = ledger_rows.groupBy("path").agg(
@@ -157,53 +162,53 @@ def recorded(ledger_rows: DataFrame) -> DataFrame:
 
 def _deletes(
     spark: SparkSession,
-    packages: list[list[PartSlice]],
+    groups: list[list[PartSlice]],
     read: Callable[[list[PartSlice]], Iterator[pa.Table]],
     *,
     parts: list[Part],
     plan: VacuumPlan,
     ledger: Location,
 ) -> DataFrame:
-    """The deletion of the planned paths that are read, in one task a package, batch by batch.
+    """Delete the paths that ``read`` gives for each task group, one task per group.
 
-    A task deletes nothing unless the parts that it reads are as they were planned.
+    A task first checks that the parts of the plan that it reads are unchanged.
     """
 
-    def deletes(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
-        needed = {each.path for each in some}
+    def deletes(group: list[PartSlice]) -> Iterator[pa.RecordBatch]:
+        needed = {each.path for each in group}
         for part in parts:
             if part.path in needed:
                 refuse_changed(part, table=plan.table)
         task = _Task(plan, ledger)
-        for rows in read(some):
+        for rows in read(group):
             for first in range(0, rows.num_rows, BATCH_PATHS):
-                if task.sign.is_given(at_once=True):
+                if task.sign.is_set(at_once=True):
                     break
                 task.execute(rows.slice(first, BATCH_PATHS))
         yield task.counted()
 
-    return units(spark, packages, deletes, kind=PartSlice).as_frame(_COUNTS_SCHEMA)
+    return units(spark, groups, deletes, kind=PartSlice).as_frame(_COUNTS_SCHEMA)
 
 
-def _files(some: list[PartSlice]) -> Iterator[pa.Table]:
-    for part in some:
+def _files(group: list[PartSlice]) -> Iterator[pa.Table]:
+    for part in group:
         for batch in slice_batches(part):
             yield pa.Table.from_batches([batch]).filter(pc.field("kind") != "directory")
 
 
-def _directories(some: list[PartSlice]) -> Iterator[pa.Table]:
+def _directories(group: list[PartSlice]) -> Iterator[pa.Table]:
     is_directory = pc.field("kind") == "directory"
-    batches = (batch.filter(is_directory) for part in some for batch in slice_batches(part))
+    batches = (batch.filter(is_directory) for part in group for batch in slice_batches(part))
     yield deepest_last(pa.Table.from_batches(batches, _DIFF_ARROW))
 
 
-def _in_order(some: list[PartSlice]) -> Iterator[pa.Table]:
-    batches = (batch for part in some for batch in slice_batches(part))
+def _in_order(group: list[PartSlice]) -> Iterator[pa.Table]:
+    batches = (batch for part in group for batch in slice_batches(part))
     yield deepest_last(pa.Table.from_batches(batches, _DIFF_ARROW))
 
 
 class _Task:
-    """The state of one deleting task: newer commits, and what it did so far."""
+    """The state of one deleting task: the commits since the plan, and counts of outcomes."""
 
     def __init__(self, plan: VacuumPlan, ledger: Location) -> None:
         self.location, self.ledger = Location(plan.table, plan.table), ledger
@@ -218,7 +223,7 @@ class _Task:
         self.done: dict[tuple[str, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
 
     def execute(self, rows: pa.Table) -> None:
-        """Deletes one batch, or what of it is done when the sign to stop comes, and records it."""
+        """Delete one batch and record its outcomes; a sign to stop ends it between two paths."""
         self.newer.refresh()
         columns = [rows[name] for name in ("path", "size", "modified_ms")]
         columns.append(pc.equal(rows["kind"], "directory"))
@@ -228,7 +233,7 @@ class _Task:
         table = self.location.uri
         with recording(self.ledger, rows, schema=_LEDGER_ARROW, table=table) as outcomes:
             for each in planned:
-                if self.sign.is_given(at_once=not outcomes):
+                if self.sign.is_set(at_once=not outcomes):
                     break
                 outcomes.append(skipped.get(each.path) or self._delete(each))
         for each, done in zip(planned, outcomes, strict=False):
@@ -236,30 +241,32 @@ class _Task:
             self.done[done.outcome, each.is_directory] = (paths + 1, size + each.size)
 
     def counted(self) -> pa.RecordBatch:
-        """What was done so far, a row an outcome."""
+        """Counts of the outcomes so far, a row per outcome and kind of path."""
         context = TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
         rows = [(*key, *value, attempt) for key, value in self.done.items()]
         return batch_of(rows, _COUNTS_ARROW)
 
     def _skipped(self, paths: pa.ChunkedArray) -> dict[str, write.Deletion]:
-        """The planned paths that must not be touched now, each with why."""
+        """Planned paths that must not be deleted, each with a "skipped" outcome and its reason."""
         found: dict[str, str] = {}
         for path in paths.filter(pc.match_substring_regex(paths, _ODD)).to_pylist():
             if relative_name(path, self.root) != path:
                 found[path] = "not a path inside the table"
         closed, every = _closed_in(self.location), paths.to_pylist()
-        within = [path.rpartition("/")[0] for path in every]
-        shut = {directory: why for directory in set(within) if (why := closed(directory))}
-        found |= {path: shut[at] for path, at in zip(every, within, strict=True) if at in shut}
+        parent = [path.rpartition("/")[0] for path in every]
+        shut = {directory: why for directory in set(parent) if (why := closed(directory))}
+        found |= {
+            path: shut[above] for path, above in zip(every, parent, strict=True) if above in shut
+        }
         for path in self._named_since(every):
             found[path] = "named by a commit newer than the plan"
         return {path: write.Deletion("skipped", why) for path, why in found.items()}
 
     def _named_since(self, paths: list[str]) -> set[str]:
-        """The paths that commits since the plan name, or of whose files they name another path.
+        """The paths whose files a commit since the plan names, by this path or by an alias.
 
-        A checksum is named with the file that it is of.
+        A Hadoop checksum (``.<name>.crc``) counts as named with its file.
         """
         newer = self.newer
         found = newer.paths.intersection(paths)
@@ -267,12 +274,12 @@ class _Task:
             beside = (path for path in paths if path.endswith(CHECKSUM_END))
             found |= {path for path in beside if checked_path(path) in newer.paths}
         if newer.outside:
-            marks = {outside_mark(path) for path in newer.outside}
+            marks = {identity_mark(path) for path in newer.outside}
             found |= {p for p in paths if not marks.isdisjoint(planned_marks(self.location, p))}
         return found
 
     def _delete(self, planned: _Planned) -> write.Deletion:
-        """What became of one path: a name that the storage does not take fails alone."""
+        """Delete one path and return its outcome; an error of the storage fails this path only."""
         path, size, modified_ms, is_directory = planned
         try:
             if is_directory:
@@ -283,10 +290,13 @@ class _Task:
 
 
 def _closed_in(location: Location) -> Callable[[str], str | None]:
-    """Why nothing in a directory may be touched: it or one above is a link or a table now."""
+    """A function: why nothing in a directory may be deleted, None if it may.
+
+    The directory or one above it may have become a symbolic link or a Delta table since the plan.
+    """
 
     @cache
-    def itself(directory: str) -> str | None:
+    def reason(directory: str) -> str | None:
         if os.path.islink(f"{location.path}/{directory}"):  # noqa: PTH114 - False where denied
             return "below a symbolic link"
         if read.exists(location, f"{directory}/{LOG}"):
@@ -296,6 +306,6 @@ def _closed_in(location: Location) -> Callable[[str], str | None]:
     @cache
     def closed(directory: str) -> str | None:
         above = (*parents(directory), directory) if directory else ()
-        return next((why for each in above if (why := itself(each))), None)
+        return next((why for each in above if (why := reason(each))), None)
 
     return closed

@@ -1,7 +1,8 @@
-"""Which files and directories may go: old enough, visible, and named by no retained version.
+"""The plan of a VACUUM: files and directories that are old enough, visible and not valid.
 
-Each source says what it knows of a path. All that is said of one path is judged in one place: in
-one task for a small table, else in buckets of paths.
+The rows of the snapshot, the valid files and the listing become facts about paths (SAID_SCHEMA).
+All facts about a path meet in one task, which decides whether the path may be deleted: a small
+table has one such task, a large one a hash bucket of paths per task.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ DIFF_SCHEMA = T.StructType([
     column(
         "removed_in_version",
         "bigint",
-        "commit that removed it, where the log still knows",
+        "version of the commit that removed it, if the log still has it",
         nullable=True,
     ),
     column("removed_by", "string", "operation of that commit", nullable=True),
@@ -51,9 +52,9 @@ DIFF_SCHEMA = T.StructType([
 KINDS = ("orphan", "removed", "dv", "cdc", "index", "checksum", "directory")
 
 MISSING, HELD, LINKED, LOST = "missing", "held", "linked", "lost"
-"""Kinds of rows that are measured and no part of a plan: active files that are not there, removed
-files that are there and stay, mostly for their age, valid files that are links, and files that are
-there and that the checkpoint lacks."""
+"""Kinds of rows that are measured but not planned: active files missing from the storage, removed
+files that exist and stay (most are too young), valid files that are symbolic links, and existing
+files that the checkpoint lacks although a commit before it added them."""
 
 PLANNED = pc.field("kind").isin(KINDS)
 
@@ -71,16 +72,21 @@ DIFF_MEASURES = {
     **{f"bytes_{name}": Measure("sum", "size", where=pc.field("kind") == name) for name in KINDS},
 }
 
-SAYINGS = (
+FACTS = (
     "candidate", "found", "kept", "valid", "active", "removed", "checksum", "named", "link", "lost"
 )  # fmt: skip
-"""What is said of a path. ``checksum`` is said of the file that it is of: what Hadoop keeps beside
-it may go; ``named`` that the log names this checksum itself; ``link`` that it is a link; ``lost``
-that the checkpoint should hold it."""
+"""The kinds of facts about a path.
 
-SAID_SCHEMA = T.StructType([
+``candidate``: listed, visible and older than the cutoff. ``found``: listed, but stays. ``kept``: a
+directory with something below it that stays. ``valid``, ``active``: a valid file, of a retained or
+of the planned version. ``removed``: has a tombstone. ``link``: a symbolic link. ``lost``: missing
+from the checkpoint. Two are about the file that a Hadoop checksum (``.<name>.crc``) belongs to:
+``checksum``: its checksum exists and is old enough; ``named``: the log itself names the checksum.
+"""
+
+FACT_SCHEMA = T.StructType([
     column("path", "string"),
-    column("said", "bigint", "its place in SAYINGS"),
+    column("said", "bigint", "kind of the fact: its index in SAYINGS"),
     column("is_dir", "boolean", nullable=True),
     column("size", "bigint", nullable=True),
     column("modified_ms", "bigint", nullable=True),
@@ -93,7 +99,7 @@ Paths = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
 IsMissing = Callable[[pa.Array], pa.Array]
-"""Which of some active paths that were not listed are missing from the storage."""
+"""Mask of the active paths, none of them listed, that are missing from the storage."""
 
 _READ = {
     "snapshot": ["action", "path", "dv_path", "deletion_ms", "version", "operation", "commit_ms"],
@@ -104,7 +110,7 @@ _CHECKSUM = r"(?s)^(.*/)?\.([^/]+)\.crc$"
 _HEADER = 8
 _NONE = -1
 _BY_AGE = ("removed_ms", "version")
-_SAID = arrow_schema(SAID_SCHEMA)
+_SAID = arrow_schema(FACT_SCHEMA)
 _ARROW = arrow_schema(DIFF_SCHEMA)
 _KIND_OF_NAME = (
     (
@@ -118,7 +124,7 @@ _KIND_OF_NAME = (
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The parts of the three stages that a plan is made from."""
+    """The datasets of the three stages from which a plan is made."""
 
     snapshot: list[Part]
     valid_files: list[Part]
@@ -134,25 +140,24 @@ def diff(
     parallelism: int,
     scratch: str,
 ) -> Rows:
-    """Files that VACUUM may delete, and directories that nothing remains beneath: DIFF_SCHEMA.
+    """Files that VACUUM may delete, and directories with nothing left below them: DIFF_SCHEMA.
 
-    Last modified before the cutoff: a file exactly at it stays. Rows of other kinds than KINDS
-    are no part of the plan: MISSING are the active files that are not listed, and of those
-    ``is_missing``; HELD are removed files that were found and stay, LINKED are valid ones that are
-    links, LOST those that were found and that the checkpoint should hold.
+    Planned files were last modified before the cutoff; one exactly at it stays. Rows of the kinds
+    MISSING, HELD, LINKED and LOST are not part of the plan. A MISSING row is an active file that
+    was not listed and for which ``is_missing`` holds.
     """
     read = [
         *slices(sources.snapshot, "snapshot"),
         *slices(sources.valid_files, "valid_files"),
         *slices(sources.listing, "listing"),
     ]
-    saying = partial(said, cutoff_ms=cutoff_ms)
-    every = path_rows(spark, read, saying, parallelism=parallelism, scratch=scratch)
-    return every.then(partial(judged, is_missing=is_missing))
+    facts = partial(path_facts, cutoff_ms=cutoff_ms)
+    every = path_rows(spark, read, facts, parallelism=parallelism, scratch=scratch)
+    return every.then(partial(planned_rows, is_missing=is_missing))
 
 
-def said(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatch]:
-    """What each row of the sources says of a path: SAID_SCHEMA."""
+def path_facts(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatch]:
+    """Facts about paths from slices of the three sources: SAID_SCHEMA."""
     kept: set[str] = set()
     for part in read:
         for batch in slice_batches(part, _READ[part.source]):
@@ -166,41 +171,41 @@ def said(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatc
 
 
 def nothing_is_missing(paths: pa.Array) -> pa.Array:
-    """None of them: the listing looked at no active file."""
+    """Mask without a True: VACUUM LITE does not look for active files."""
     return pa.repeat(pa.scalar(value=False), len(paths))
 
 
-def judged(every: Iterable[pa.RecordBatch], *, is_missing: IsMissing) -> Iterator[pa.RecordBatch]:
-    """The plan, from all that is said of some paths: DIFF_SCHEMA, and the missing active files.
+def planned_rows(
+    every: Iterable[pa.RecordBatch], *, is_missing: IsMissing
+) -> Iterator[pa.RecordBatch]:
+    """The plan and the measured rows, from all facts about some paths: DIFF_SCHEMA.
 
-    A candidate goes that is not valid; a directory goes that nothing beneath keeps; the checksum of
-    a file goes with it, and where there is none.
+    A candidate is planned when it is not valid, a directory when nothing below keeps it. The
+    Hadoop checksum of a file is planned with the file, or alone when that file does not exist.
     """
-    said_of = _Said(pa.Table.from_batches(every, _SAID).combine_chunks())
-    rows, found, active = said_of.rows, said_of.each("found"), said_of.each("active")
-    candidate = said_of.first("candidate")
+    facts = _Facts(pa.Table.from_batches(every, _SAID).combine_chunks())
+    rows, found, active = facts.rows, facts.each("found"), facts.each("active")
+    candidate = facts.first("candidate")
     listed = (candidate != _NONE) & ~found
     is_dir = listed & pc.fill_null(rows["is_dir"], fill_value=False).to_numpy()[candidate]
-    named = active | said_of.each("valid")
-    goes = listed & ~is_dir & ~named & ~said_of.each("kept")
-    yield from _files(
-        rows.take(candidate[goes]), rows.take(_rows_at(said_of.newest_removal()[goes]))
-    )
-    checksum, there = said_of.first("checksum"), (candidate != _NONE) | found | named
-    alone = (checksum != _NONE) & (goes | ~there) & ~said_of.each("named")
+    named = active | facts.each("valid")
+    goes = listed & ~is_dir & ~named & ~facts.each("kept")
+    yield from _files(rows.take(candidate[goes]), rows.take(_rows_at(facts.newest_removal()[goes])))
+    checksum, there = facts.first("checksum"), (candidate != _NONE) | found | named
+    alone = (checksum != _NONE) & (goes | ~there) & ~facts.each("named")
     yield from _checksums(rows.take(checksum[alone]))
-    yield from _planned(rows.take(candidate[is_dir & ~named & ~said_of.each("kept")]), "directory")
-    held = rows.take(said_of.rows_of("removed", found))
+    yield from _planned(rows.take(candidate[is_dir & ~named & ~facts.each("kept")]), "directory")
+    held = rows.take(facts.rows_of("removed", found))
     yield from _planned(held, HELD, version=pc.fill_null(held["version"], 0))
-    yield from _planned(rows.take(said_of.first("link")[named & said_of.each("link")]), LINKED)
-    lost = said_of.each("lost") & ~active & (listed | found)
-    yield from _planned(rows.take(said_of.first("lost")[lost]), LOST)
-    unlisted = rows.take(said_of.first("active")[active & ~listed & ~found])
+    yield from _planned(rows.take(facts.first("link")[named & facts.each("link")]), LINKED)
+    lost = facts.each("lost") & ~active & (listed | found)
+    yield from _planned(rows.take(facts.first("lost")[lost]), LOST)
+    unlisted = rows.take(facts.first("active")[active & ~listed & ~found])
     yield from _planned(unlisted.filter(is_missing(_array(unlisted["path"]))), MISSING)
 
 
-class _Said:
-    """All that is said of some paths, each path known by its number."""
+class _Facts:
+    """All facts about some paths. Masks and row numbers have one element per distinct path."""
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows
@@ -208,26 +213,26 @@ class _Said:
         self._number, self._paths = paths.indices.to_numpy(), len(paths.dictionary)
         self._said = rows["said"].to_numpy()
 
-    def rows_of(self, what: str, some: Paths | None = None) -> Numbers:
-        """The rows that say it, of all paths or of some."""
-        rows = np.flatnonzero(self._said == SAYINGS.index(what))
-        return rows if some is None else rows[some[self._number[rows]]]
+    def rows_of(self, fact: str, mask: Paths | None = None) -> Numbers:
+        """Numbers of the rows with the fact, of all paths or of those where the mask holds."""
+        rows = np.flatnonzero(self._said == FACTS.index(fact))
+        return rows if mask is None else rows[mask[self._number[rows]]]
 
-    def each(self, what: str) -> Paths:
-        """Whether it is said of each path."""
-        told = np.zeros(self._paths, np.bool_)
-        told[self._number[self.rows_of(what)]] = True
-        return told
+    def each(self, fact: str) -> Paths:
+        """Mask of the paths that have the fact."""
+        holds = np.zeros(self._paths, np.bool_)
+        holds[self._number[self.rows_of(fact)]] = True
+        return holds
 
-    def first(self, what: str) -> Numbers:
-        """The first row of each path that says it, or _NONE."""
-        return self._last(self.rows_of(what)[::-1])
+    def first(self, fact: str) -> Numbers:
+        """Number of the first row with the fact for each path, or _NONE."""
+        return self._last(self.rows_of(fact)[::-1])
 
     def newest_removal(self) -> Numbers:
-        """The row of each path with the newest commit that removed it, or _NONE."""
+        """Number of the row with the newest commit that removed each path, or _NONE."""
         rows = self.rows_of("removed")
-        of = (pc.fill_null(self.rows[name], _NONE).to_numpy()[rows] for name in _BY_AGE)
-        return self._last(rows[np.lexsort(tuple(of))])
+        keys = (pc.fill_null(self.rows[name], _NONE).to_numpy()[rows] for name in _BY_AGE)
+        return self._last(rows[np.lexsort(tuple(keys))])
 
     def _last(self, rows: Numbers) -> Numbers:
         last = np.full(self._paths, _NONE, np.int64)
@@ -236,61 +241,63 @@ class _Said:
 
 
 def _listed(batch: pa.RecordBatch, cutoff_ms: int, kept: set[str]) -> Iterator[pa.RecordBatch]:
-    """Old visible entries are candidates; all others stay and keep every directory above.
+    """Facts from the listing: old visible entries are candidates, all others keep their parents.
 
-    The checksum that Hadoop keeps beside a file goes with it, and keeps no directory by itself.
-    What only has the name of one stays.
+    Hadoop's local file system writes a checksum file ``.<name>.crc`` beside a file. It is deleted
+    with its file and keeps no directory by itself. A file that has only the name of a checksum,
+    not the size, stays.
     """
-    named = pc.and_not(pc.match_substring_regex(batch["path"], _CHECKSUM), batch["is_dir"])
+    has_name = pc.and_not(pc.match_substring_regex(batch["path"], _CHECKSUM), batch["is_dir"])
     old = pc.and_(pc.invert(batch["hidden"]), pc.less(batch["modified_ms"], cutoff_ms))
-    old = pc.and_(old, pc.or_(pc.invert(named), _has_size_of_checksum(batch)))
-    beside = pc.and_(old, named)
-    checksums = batch.filter(beside)
-    yield _saying(
+    old = pc.and_(old, pc.or_(pc.invert(has_name), _has_size_of_checksum(batch)))
+    is_checksum = pc.and_(old, has_name)
+    checksums = batch.filter(is_checksum)
+    yield _facts(
         "checksum",
         pc.replace_substring_regex(checksums["path"], _CHECKSUM, r"\1\2"),
         is_dir=checksums["is_dir"],
         size=checksums["size"],
         modified_ms=checksums["modified_ms"],
     )
-    candidates = batch.filter(pc.and_not(old, beside))
+    candidates = batch.filter(pc.and_not(old, is_checksum))
     stays = batch.filter(pc.invert(old))
-    yield _saying(
+    yield _facts(
         "candidate",
         candidates["path"],
         is_dir=candidates["is_dir"],
         size=candidates["size"],
         modified_ms=candidates["modified_ms"],
     )
-    yield _saying("found", stays["path"])
-    yield _saying("link", stays["path"].filter(pc.equal(stays["size"], LINK_SIZE)))
-    yield _saying("kept", stays["path"].filter(stays["is_dir"]))
+    yield _facts("found", stays["path"])
+    yield _facts("link", stays["path"].filter(pc.equal(stays["size"], LINK_SIZE)))
+    yield _facts("kept", stays["path"].filter(stays["is_dir"]))
     yield _kept_above(pc.unique(stays["parent"]), kept)
 
 
 def _valid(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     paths, active = batch["path"], pc.starts_with(batch["reason"], "active")
-    said = pc.if_else(active, SAYINGS.index("active"), SAYINGS.index("valid"))
-    yield _saying(pc.cast(said, pa.int64()), paths)
-    yield _saying("lost", paths.filter(pc.starts_with(batch["reason"], "lost")))
+    kind = pc.if_else(active, FACTS.index("active"), FACTS.index("valid"))
+    yield _facts(pc.cast(kind, pa.int64()), paths)
+    yield _facts("lost", paths.filter(pc.starts_with(batch["reason"], "lost")))
     checksums = paths.filter(pc.match_substring_regex(paths, _CHECKSUM))
-    yield _saying("named", pc.replace_substring_regex(checksums, _CHECKSUM, r"\1\2"))
+    yield _facts("named", pc.replace_substring_regex(checksums, _CHECKSUM, r"\1\2"))
 
 
 def _has_size_of_checksum(batch: pa.RecordBatch) -> pa.Array:
-    """Whether each file has a header of eight bytes, and four bytes for each part of another."""
+    """Mask of the sizes of a Hadoop checksum file: an 8-byte header, then 4-byte CRCs."""
     whole = pc.equal(pc.bit_wise_and(batch["size"], 3), 0)
     return pc.and_(whole, pc.greater_equal(batch["size"], _HEADER))
 
 
 def _removed(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """What tombstones say of their files and of their vectors: which commit removed them."""
+    """Facts from tombstones: the commit that removed each data file and deletion vector."""
     tombstones = batch.filter(pc.equal(batch["action"], "remove"))
     time = tombstones["deletion_ms"]
+    # A deletionTimestamp of 0 or less is a writer's default, not a time to show.
     time = pc.coalesce(tombstones["commit_ms"], pc.if_else(pc.greater(time, 0), time, None))
     for name in ("path", "dv_path"):
         there = pc.is_valid(tombstones[name])
-        yield _saying(
+        yield _facts(
             "removed",
             tombstones[name].filter(there),
             version=tombstones["version"].filter(there),
@@ -300,36 +307,38 @@ def _removed(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _kept_above(directories: pa.Array, kept: set[str]) -> pa.RecordBatch:
-    """The directories and all above them, those not said before."""
+    """Facts that keep the directories and all their parents; ``kept`` holds those already given."""
     found: set[str] = set()
     for directory in directories.to_pylist():
         if directory and directory not in kept:
             found.update((directory, *parents(directory)))
     found -= kept
     kept |= found
-    return _saying("kept", pa.array(sorted(found), pa.string()))
+    return _facts("kept", pa.array(sorted(found), pa.string()))
 
 
-def _saying(what: str | pa.Array, paths: pa.Array, **told: pa.Array) -> pa.RecordBatch:
-    saying = _constant(SAYINGS.index(what), len(paths)) if isinstance(what, str) else what
-    columns = {"path": paths, "said": saying, **told}
+def _facts(fact: str | pa.Array, paths: pa.Array, **values: pa.Array) -> pa.RecordBatch:
+    """A batch of SAID_SCHEMA: one kind of fact, or an index in SAYINGS per path."""
+    kinds = _constant(FACTS.index(fact), len(paths)) if isinstance(fact, str) else fact
+    columns = {"path": paths, "said": kinds, **values}
     return pa.RecordBatch.from_arrays(
         [columns.get(f.name, pa.nulls(len(paths), f.type)) for f in _SAID], schema=_SAID
     )
 
 
 def _files(files: pa.Table, by: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Planned files by kind, each with the newest commit that removed it, if one did."""
+    """Rows of planned files with their kinds; ``by`` has the newest commit that removed each."""
     kind = pc.if_else(pc.is_valid(by["path"]), "removed", "orphan")
     for name, pattern in reversed(_KIND_OF_NAME):
         kind = pc.if_else(pc.match_substring_regex(files["path"], pattern), name, kind)
-    told = {name: by[name] for name in ("version", "operation", "removed_ms")}
-    yield from _planned(files, kind, **told)
+    removal = {name: by[name] for name in ("version", "operation", "removed_ms")}
+    yield from _planned(files, kind, **removal)
 
 
 def _planned(
-    rows: pa.Table, kind: str | pa.ChunkedArray, **told: pa.ChunkedArray
+    rows: pa.Table, kind: str | pa.ChunkedArray, **values: pa.ChunkedArray
 ) -> Iterator[pa.RecordBatch]:
+    """Rows of DIFF_SCHEMA of a kind; ``values`` replace columns of the same name."""
     count = rows.num_rows
     kinds = pa.repeat(pa.scalar(kind), count) if isinstance(kind, str) else kind
     columns = [
@@ -338,18 +347,18 @@ def _planned(
         pc.fill_null(rows["size"], 0),
         pc.fill_null(rows["modified_ms"], 0),
     ]
-    columns += [told.get(name, rows[name]) for name in ("version", "operation", "removed_ms")]
+    columns += [values.get(name, rows[name]) for name in ("version", "operation", "removed_ms")]
     yield from pa.Table.from_arrays(columns, schema=_ARROW).to_batches()
 
 
 def _checksums(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Planned checksums, by their own paths: said is the file that each is of."""
+    """Rows of planned checksums, by their own paths: the facts name the files they belong to."""
     path = pc.replace_substring_regex(rows["path"], r"(?s)^(.*/)?([^/]+)$", r"\1.\2.crc")
     yield from _planned(_with_paths(rows, path), "checksum")
 
 
 def _rows_at(numbers: Numbers) -> pa.Array:
-    """Numbers of rows, null for _NONE."""
+    """Row numbers for ``take``: null, so a row of nulls, for _NONE."""
     return pa.array(numbers, mask=numbers == _NONE)
 
 

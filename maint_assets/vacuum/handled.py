@@ -1,7 +1,7 @@
-"""How far the log of a table is handled: up to there nothing that a commit removed is left.
+"""The handled version of a table: no file removed in it or before is left.
 
-VACUUM LITE begins after it. What was handled holds for one log only: where a backup of the log was
-put back, the versions are others now.
+VACUUM LITE starts after it. It holds for one log only: when a backup of the log was restored, the
+same version numbers may be other commits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from maint_assets.errors import MaintError
-from maint_assets.snapshot.commits import commit_mark, is_commit
+from maint_assets.snapshot.commits import commit_mark, has_commit
 
 if TYPE_CHECKING:
     from maint_assets.snapshot.head import TableHead
@@ -28,9 +28,10 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Handled(msgspec.Struct, frozen=True):
-    """The version up to which a table is handled, and commits by which its log is known again.
+    """The handled version of a table, and two commits that identify its log.
 
-    Those are the handled one, and the newest one of that run, which a log cleanup takes later.
+    These are the handled commit and the newest commit of that run: a log cleanup deletes the newest
+    one later.
     """
 
     table_id: str
@@ -38,20 +39,24 @@ class Handled(msgspec.Struct, frozen=True):
     commits: list[Mark] = []
 
 
-def handled(plan: VacuumPlan, location: Location) -> Handled | None:
-    """What a plan that was executed whole has handled; None where the plan cannot tell."""
+def handled_by(plan: VacuumPlan, location: Location) -> Handled | None:
+    """The handled version after a plan was executed in full; None if the plan has none."""
     version = plan.handled_version
     if version is None:
         return None
     commits = [Mark(plan.version, plan.commit_mark)]
-    with contextlib.suppress(MaintError):  # cleaned up meanwhile: the newest one is enough
+    with contextlib.suppress(MaintError):  # a log cleanup deleted it: the newest one is enough
         commits.append(Mark(version, commit_mark(location, version)))
     return Handled(plan.table_id, version, commits)
 
 
 def handled_version(known: Handled | None, head: TableHead) -> int:
-    """The version up to which the table is handled; -1 for none, or when its log is another one."""
+    """The handled version that applies to the table of ``head``.
+
+    -1 when none is known, and when the log is another one: another table id, an older head, a known
+    commit with another content, or both known commits gone.
+    """
     if known is None or known.table_id != head.metadata.id or known.version > head.version:
         return -1
-    told = [is_commit(head.location, each.version, each.digest) for each in known.commits]
-    return known.version if True in told and False not in told else -1
+    same = [has_commit(head.location, each.version, each.digest) for each in known.commits]
+    return known.version if True in same and False not in same else -1

@@ -1,4 +1,8 @@
-"""What a VACUUM leaves in the log and says in messages: START, END, and Delta's own lines."""
+"""The VACUUM START and END commits in the table's history, and Delta's log messages.
+
+Operation names, parameters, metrics and messages are those of Delta Spark, so that DESCRIBE HISTORY
+and log searches show the same as for Delta's own VACUUM.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 def start(head: TableHead, plan: VacuumPlan, *, now_ms: Callable[[], int]) -> int:
-    """The version of the VACUUM START commit (vacuum.md 10.1)."""
+    """Commit VACUUM START and return its version.
+
+    ``specifiedRetentionMillis`` is present only when a retention was given, as Delta has it.
+    """
     own_ms = head.properties.deleted_file_retention_ms
     parameters: dict[str, Any] = {
         "retentionCheckEnabled": not plan.retention_ms < own_ms,
@@ -38,7 +45,10 @@ def start(head: TableHead, plan: VacuumPlan, *, now_ms: Callable[[], int]) -> in
 def end(
     plan: VacuumPlan, done: Deleted, *, now_ms: Callable[[], int], is_whole: bool = True
 ) -> int:
-    """The version of the VACUUM END commit: COMPLETED only when all was done and nothing failed."""
+    """Commit VACUUM END and return its version.
+
+    The status is COMPLETED only when the whole plan was executed and no path failed.
+    """
     metrics = {
         "numDeletedFiles": str(done.files + done.directories),
         "numVacuumedDirectories": str(plan.scanned_directories),
@@ -51,7 +61,7 @@ def end(
 
 
 def log_planned(plan: VacuumPlan, *, dry_run: bool) -> None:
-    """Logs Delta's messages about a plan (vacuum.md 10.3)."""
+    """Log the messages of Delta Spark about a plan."""
     cutoff = datetime.fromtimestamp(plan.cutoff_ms / 1000, timezone.utc)
     logger.info(
         "Starting garbage collection (dryRun = %s) of untracked files older than %s in %s",
@@ -77,7 +87,7 @@ def log_planned(plan: VacuumPlan, *, dry_run: bool) -> None:
 
 
 def log_deleted(plan: VacuumPlan, done: Deleted) -> None:
-    """Logs Delta's message about the end of a deletion (vacuum.md 10.3)."""
+    """Log the message of Delta Spark about a finished deletion."""
     logger.info(
         "Deleted %s files (%s bytes) and directories in a total of %s directories.",
         done.files + done.directories,

@@ -1,7 +1,8 @@
-"""What lies under the table root by another's account: VACUUM USING INVENTORY (vacuum.md 7.2).
+"""VACUUM USING INVENTORY: the listing is read from a given inventory instead of the storage.
 
-The rules of a listing hold here too: hidden names at any depth (W6), other Delta tables left alone,
-nothing outside the root. Whether a row is still true is for the deletion to see.
+The rules of a listing hold here too: names are hidden at any depth (Delta Spark tests the whole
+relative path, and so deletes ``a/_hidden/x``), other Delta tables are left alone, and nothing
+outside of the root is listed. An inventory may be out of date: the deletion checks each file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyspark.errors import PySparkException
 
 from maint_assets.datasets.columns import arrow_schema, batch_of
 from maint_assets.datasets.parts import Measure
-from maint_assets.datasets.rows import Rows, packed, units
+from maint_assets.datasets.rows import Rows, task_groups, units
 from maint_assets.delta.paths import TableRoot, is_outside, relative_name
 from maint_assets.delta.timestamps import LEAST_MS
 from maint_assets.errors import InventoryError, of_text, one_line
@@ -43,12 +44,12 @@ NAMES = {
     "isDir": ("isdir",),
     "modificationTime": ("modificationtime",),
 }
-"""The columns of an inventory, and how they may be spelled; Delta's own is ``length``."""
+"""The columns of an inventory and their accepted names in lower case; Delta's is ``length``."""
 
 _OUTSIDE = are_outside(pc.field("path"))
 
 INSIDE = ~_OUTSIDE
-"""The rows of an inventory that are rows of a listing: all others are only counted."""
+"""The rows of an inventory that belong to the listing; all others are only counted."""
 
 INVENTORY_MEASURES = LISTING_MEASURES | {
     "hidden": Measure("count", where=INSIDE & pc.field("hidden") & ~pc.field("nested_table")),
@@ -66,10 +67,11 @@ _TYPES = {
 }
 _MOST_BYTES = 2**50
 _SECONDS, _MOST_MS = 1_000_000_000, 100_000_000_000_000
-"""No file is of 1970 to 1973, or of the year 5138: such a time is in seconds or microseconds."""
+"""Bounds that detect another unit than ms: read as ms, today's seconds are a time in 1970, and
+today's microseconds a time after the year 5138."""
 
 _MOST_CHARACTERS = 4_096
-"""No file system takes a longer path, nor one with a NUL."""
+"""The longest path that a file system accepts (PATH_MAX of Linux)."""
 
 _REMEDY = "it needs path (string), size or length (bytes), isDir and modificationTime (ms)"
 
@@ -84,10 +86,10 @@ class File(msgspec.Struct, frozen=True):
 def inventory(
     spark: SparkSession, source: str, walk: Walk, *, parallelism: int, scratch: str
 ) -> list[Rows]:
-    """The entries of an inventory as rows of a listing: LISTING_SCHEMA.
+    """The entries of an inventory as rows of LISTING_SCHEMA.
 
-    ``source`` is a Parquet file, a directory of them, a Delta table, or the name of a Spark
-    table; columns in any order, other columns allowed. Raises InventoryError.
+    ``source`` is a Parquet file, a directory of Parquet files, a Delta table, or the name of a
+    Spark table. Columns may be in any order, and other columns are ignored. Raises InventoryError.
     """
     if not _is_path(source):
         return [_of_spark_table(spark, source, walk)]
@@ -98,19 +100,22 @@ def inventory(
     if not found:
         raise InventoryError(walk.table, f"the inventory {source} holds no Parquet file", _REMEDY)
     files = [File(str(path), path.stat().st_size) for path in found]
-    packages = packed(files, parallelism, weight=lambda file: file.size)
+    groups = task_groups(files, parallelism, weight=lambda file: file.size)
 
-    def entries(some: list[File]) -> Iterator[pa.RecordBatch]:
-        place = _Place(walk)
-        for file in some:
-            yield from _entries(file.path, place)
+    def entries(group: list[File]) -> Iterator[pa.RecordBatch]:
+        listed = _ListedRows(walk)
+        for file in group:
+            yield from _entries(file.path, listed)
 
-    return [units(spark, packages, entries, kind=File)]
+    return [units(spark, groups, entries, kind=File)]
 
 
 @contextmanager
 def unreadable(source: str, *, table: str) -> Generator[None, None, None]:
-    """InventoryError for a Spark table of which Spark cannot read a row."""
+    """Raise InventoryError in place of Spark's error when Spark cannot read the inventory's table.
+
+    Errors of files named by a path, our own errors and cancelled jobs pass unchanged.
+    """
     try:
         yield
     except PySparkException as error:
@@ -118,17 +123,17 @@ def unreadable(source: str, *, table: str) -> Generator[None, None, None]:
             raise
         why = error.getCondition() or one_line(error)
         found = f"the inventory {source} cannot be read by Spark ({why})"
-        raise InventoryError(table, found, "mend the table or view") from error
+        raise InventoryError(table, found, "repair the table or view") from error
 
 
 def refuse_elsewhere(source: str, *, table: str, inside: int, outside: int, example: str) -> None:
-    """InventoryError for an inventory that tells of other places than the table."""
+    """Raise InventoryError when all paths of an inventory are outside of the table."""
     if outside and not inside:
         raise InventoryError(
             table,
-            f"none of the {outside} paths of the inventory {source} lies in the table, "
+            f"none of the {outside} paths of the inventory {source} is inside the table, "
             f"{example} among them",
-            "give paths as the table's own location is given, file: URIs, or relative ones",
+            "give paths below the table's location, as file: URIs, or relative to the table root",
         )
 
 
@@ -140,14 +145,14 @@ def _is_path(source: str) -> bool:
     return "/" in source or ":" in source or Path(source).exists()
 
 
-def _parquet_files(place: Path) -> list[Path]:
-    """Parquet files at or below a place, hidden ones (Spark's ``_SUCCESS``) left out."""
-    if place.is_file():
-        return [place]
+def _parquet_files(source: Path) -> list[Path]:
+    """Parquet files at or below a path, hidden ones (Spark's ``_temporary``) left out."""
+    if source.is_file():
+        return [source]
     return [
         path
-        for path in sorted(place.rglob("*.parquet"))
-        if not any(part.startswith(("_", ".")) for part in path.relative_to(place).parts)
+        for path in sorted(source.rglob("*.parquet"))
+        if not any(part.startswith(("_", ".")) for part in path.relative_to(source).parts)
     ]
 
 
@@ -155,18 +160,20 @@ def _of_spark_table(spark: SparkSession, name: str, walk: Walk) -> Rows:
     try:
         is_there = spark.catalog.tableExists(name)
     except PySparkException as error:
-        found = f"the inventory {name!r} is no name of a table ({one_line(error) or 'not valid'})"
-        raise InventoryError(walk.table, found, "name a path or a table") from error
+        found = f"the inventory {name!r} is no table name ({one_line(error) or 'not valid'})"
+        raise InventoryError(walk.table, found, "give a path or the name of a table") from error
     if not is_there:
-        raise InventoryError(walk.table, f"there is no inventory {name}", "name a path or a table")
+        raise InventoryError(
+            walk.table, f"the inventory {name} does not exist", "give a path or the name of a table"
+        )
     frame = spark.table(name)
     columns = _columns(frame.columns, walk.table)
     selected = frame.select(*(frame[found].alias(wanted) for wanted, found in columns.items()))
 
     def entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        place = _Place(walk)
+        listed = _ListedRows(walk)
         for batch in batches:
-            yield _listed(pa.Table.from_batches([batch]), place)
+            yield _listed(pa.Table.from_batches([batch]), listed)
 
     return Rows(selected, entries)
 
@@ -174,7 +181,10 @@ def _of_spark_table(spark: SparkSession, name: str, walk: Walk) -> Rows:
 def _of_delta_table(
     spark: SparkSession, location: Location, walk: Walk, *, parallelism: int, scratch: str
 ) -> list[Rows]:
-    """The rows of a Delta table, read by ourselves: plain tables only."""
+    """The rows of a Delta table without partitions, column mapping or deletion vectors.
+
+    Its live files are read as Parquet, without a Delta reader: Spark may have none.
+    """
     head = table_head(location)
     odd = {"columnMapping", "deletionVectors"} & {*(head.protocol.reader_features or ())}
     if odd or head.metadata.partition_columns or head.protocol.min_reader_version == 2:  # noqa: PLR2004
@@ -185,11 +195,11 @@ def _of_delta_table(
         )
 
     def entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        place = _Place(walk)
+        listed = _ListedRows(walk)
         for batch in batches:
             for path in batch["path"].filter(pc.equal(batch["action"], "add")).to_pylist():
                 file = path if is_outside(path) else f"{location.path}/{path}"
-                yield from _entries(file.removeprefix("file://"), place)
+                yield from _entries(file.removeprefix("file://"), listed)
 
     return [
         rows.then(entries)
@@ -197,26 +207,26 @@ def _of_delta_table(
     ]
 
 
-def _entries(path: str, place: _Place) -> Iterator[pa.RecordBatch]:
-    """The entries that one Parquet file names."""
+def _entries(path: str, listed: _ListedRows) -> Iterator[pa.RecordBatch]:
+    """The entries of one Parquet file, as batches of LISTING_SCHEMA."""
     try:
         with pq.ParquetFile(path) as file:
-            columns = _columns(file.schema_arrow.names, place.table)
+            columns = _columns(file.schema_arrow.names, listed.table)
             for batch in file.iter_batches(columns=list(columns.values())):
                 table = pa.Table.from_batches([batch]).select(list(columns.values()))
-                yield _listed(table.rename_columns(list(columns)), place)
+                yield _listed(table.rename_columns(list(columns)), listed)
     except FileNotFoundError as error:
         raise InventoryError(
-            place.table, f"inventory file {path} is gone", "write it anew"
+            listed.table, f"inventory file {path} no longer exists", "write the inventory again"
         ) from error
     except (OSError, pa.ArrowException) as error:
         raise InventoryError(
-            place.table, f"inventory {path} cannot be read ({one_line(error)})", _REMEDY
+            listed.table, f"inventory {path} cannot be read ({one_line(error)})", _REMEDY
         ) from error
 
 
 def _columns(names: Iterable[str], table: str) -> dict[str, str]:
-    """The inventory's own name of each column that is needed."""
+    """The names that the needed columns have in the inventory, by their names in NAMES."""
     every = list(names)
     known = {name.lower(): name for name in reversed(every)}
     found = {
@@ -232,51 +242,57 @@ def _columns(names: Iterable[str], table: str) -> dict[str, str]:
     return {wanted: name for wanted, name in found.items() if name is not None}
 
 
-def _refuse_odd(sizes: pa.ChunkedArray, place: _Place) -> None:
-    """InventoryError for sizes that no file has: their sum would mean nothing."""
+def _refuse_odd(sizes: pa.ChunkedArray, listed: _ListedRows) -> None:
+    """Raise InventoryError for sizes that no file has: their sum would be meaningless."""
     found = pc.min_max(sizes)
     least, most = found["min"].as_py(), found["max"].as_py()
     if least is not None and (least < 0 or most > _MOST_BYTES):
         odd = least if least < 0 else most
-        raise InventoryError(place.table, f"the inventory has a file of {odd} bytes", _REMEDY)
+        raise InventoryError(listed.table, f"the inventory has a file of {odd} bytes", _REMEDY)
 
 
-def _refuse_other_unit(times: pa.ChunkedArray, place: _Place) -> None:
-    """InventoryError for times in seconds or microseconds: files would look too old, or too new."""
+def _refuse_other_unit(times: pa.ChunkedArray, listed: _ListedRows) -> None:
+    """Raise InventoryError for times in seconds or microseconds.
+
+    Read as ms, seconds would make every file old enough to delete, and microseconds none.
+    """
     is_s = pc.and_(pc.greater_equal(times, _SECONDS), pc.less(times, LEAST_MS))
     odd = times.filter(pc.or_(is_s, pc.greater(times, _MOST_MS)))
     if len(odd):
         found = f"modificationTime {odd[0]} of the inventory is not in ms"
-        raise InventoryError(place.table, found, _REMEDY)
+        raise InventoryError(listed.table, found, _REMEDY)
 
 
-def _listed(rows: pa.Table, place: _Place) -> pa.RecordBatch:
-    """Rows of an inventory as rows of a listing; those without a path or a time say nothing."""
+def _listed(rows: pa.Table, listed: _ListedRows) -> pa.RecordBatch:
+    """Rows of an inventory that have a path and a time, as rows of LISTING_SCHEMA."""
+    # A timestamp would be cast to a number in its own unit, which may not be ms.
     if pa.types.is_timestamp(rows["modificationTime"].type):
-        raise InventoryError(place.table, "modificationTime of the inventory is no number", _REMEDY)
+        raise InventoryError(
+            listed.table, "modificationTime of the inventory is not a number", _REMEDY
+        )
     try:
         columns = {name: pc.cast(rows[name], kind) for name, kind in _TYPES.items()}
     except pa.ArrowException as error:
         raise InventoryError(
-            place.table, f"the inventory has other types ({one_line(error)})", _REMEDY
+            listed.table, f"the inventory has wrong column types ({one_line(error)})", _REMEDY
         ) from error
-    _refuse_odd(columns["size"], place)
-    _refuse_other_unit(columns["modificationTime"], place)
+    _refuse_odd(columns["size"], listed)
+    _refuse_other_unit(columns["modificationTime"], listed)
     entries = zip(*(column.to_pylist() for column in columns.values()), strict=True)
-    return batch_of((row for entry in entries for row in place.rows(entry)), _ARROW)
+    return batch_of((row for entry in entries for row in listed.rows(entry)), _ARROW)
 
 
-class _Place:
-    """Where paths of an inventory lie in a table; what is known of directories is kept."""
+class _ListedRows:
+    """Convert entries of an inventory to rows of a listing; knowledge of directories is cached."""
 
     def __init__(self, walk: Walk) -> None:
         self.table = walk.table
         self._walk, self._root, self._entered = walk, TableRoot.of(walk.table), Entered(walk)
 
     def rows(self, entry: _Entry) -> Iterator[tuple[Any, ...]]:
-        """The listing's row of an entry, none where a listing would not have come.
+        """The row of an entry; no row where a listing would not enter the directory.
 
-        One outside of the table keeps its whole path: it is counted, and not listed.
+        A path outside of the table gives a row with the whole path, which is only counted.
         """
         raw, size, is_dir, modified_ms = entry
         if raw is None or modified_ms is None or "\0" in raw or len(raw) > _MOST_CHARACTERS:

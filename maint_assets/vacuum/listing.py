@@ -1,7 +1,8 @@
-"""What lies under the table root: files and directories, found on executors in parallel.
+"""The listing of the table root: its files and directories, found on executors in parallel.
 
-First every directory is counted, then the work is cut into slices of about the same number of
-entries, so that one directory with most of the files is no bottleneck (vacuum.md W19).
+First the entries of every directory are counted, then the work is cut into slices of similar size,
+so that one directory with most of the files is no bottleneck, as it is for Delta Spark, which lists
+a flat table in one task.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyspark.sql import types as T
 
 from maint_assets.datasets.columns import arrow_schema, column
 from maint_assets.datasets.parts import Measure
-from maint_assets.datasets.rows import Rows, packed, units
+from maint_assets.datasets.rows import Rows, task_groups, units
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -55,10 +56,10 @@ LISTING_MEASURES = {
 }
 
 SMALL_ENTRIES = 200_000
-"""Up to this many entries one task lists the whole tree."""
+"""With up to this many entries, one task lists the whole tree."""
 
 SLICE_ENTRIES = 25_000
-"""More entries than this are listed by several tasks."""
+"""A directory with more entries than this is divided into slices, each listed by a task."""
 
 LINK_SIZE = -1
 """The size of a symbolic link, which is no file of its own."""
@@ -70,10 +71,11 @@ _KIND = stat.S_IFMT(0xFFFF)
 
 
 def listing(spark: SparkSession, walk: Walk, *, parallelism: int) -> Rows:
-    """Every visible file and directory below the table root, hidden entries as closed rows.
+    """All entries below the table root, as rows of LISTING_SCHEMA.
 
-    Directories that vanish meanwhile are left out. Local symlinks, special files and names
-    that are not UTF-8 are hidden rows; another Delta table below the root is one row.
+    A hidden directory is one row, and is not entered; so is the root of another Delta table.
+    Symbolic links, special files and names that are not UTF-8 are hidden rows. Directories deleted
+    during the listing are left out.
     """
     first = Rows(_root(spark), _children(walk)).as_frame(_DIRECTORIES).repartition(parallelism * 2)
     counted = Rows(first, _counted(walk)).as_frame(_DIRECTORIES)
@@ -82,13 +84,13 @@ def listing(spark: SparkSession, walk: Walk, *, parallelism: int) -> Rows:
 
 
 def small_listing(spark: SparkSession, walk: Walk, *, tasks: int = 1) -> Rows:
-    """The same rows from trees below the root, without a look at how large they are.
+    """The rows of ``listing`` for a small table: trees are listed without counting them first.
 
-    A task gives up beyond SMALL_ENTRIES: what has more rows than that is no listing.
+    A task stops after SMALL_ENTRIES rows. A result with more rows is incomplete: use ``listing``.
     """
     tops = [_Top("", deep=True)] if tasks == 1 else _tops(walk)
-    packages = packed(tops, tasks, weight=lambda _: 1)
-    return units(spark, packages, _tree_rows(walk, limit=SMALL_ENTRIES), kind=_Top)
+    groups = task_groups(tops, tasks, weight=lambda _: 1)
+    return units(spark, groups, _tree_rows(walk, limit=SMALL_ENTRIES), kind=_Top)
 
 
 def _root(spark: SparkSession) -> DataFrame:
@@ -96,7 +98,7 @@ def _root(spark: SparkSession) -> DataFrame:
 
 
 def _sliced(counted: DataFrame, parallelism: int) -> DataFrame:
-    """Slices of directories: a large one in several, by a hash of the entry's name."""
+    """Slices of directories: a large one is divided by a hash of the entry's name."""
     wanted = F.ceil(F.col("entries") / SLICE_ENTRIES)
     slices = F.greatest(F.least(wanted, F.lit(parallelism * 2)), F.lit(1)).cast("long")
     return counted.select(
@@ -107,7 +109,7 @@ def _sliced(counted: DataFrame, parallelism: int) -> DataFrame:
 
 
 def _children(walk: Walk) -> ArrowFunction:
-    """The root itself and, uncounted (-1), the directories directly in it."""
+    """The root with the number of its entries, and its directories, not yet counted (-1)."""
 
     def children(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -154,14 +156,14 @@ def _directories(rows: list[tuple[str, int]]) -> pa.RecordBatch:
 
 
 class _Top(msgspec.Struct, frozen=True):
-    """A directory to list, with or without all that is below its directories."""
+    """A directory to list: with all levels below it if ``deep``, else its own entries only."""
 
     directory: str
     deep: bool
 
 
 def _tops(walk: Walk) -> list[_Top]:
-    """The root itself and the trees below it; one tree where the root has too many."""
+    """The root and each tree below it; one tree if the root has more than _BATCH_ROWS entries."""
     entries, names = read.count(walk.location, "")
     if entries > _BATCH_ROWS:
         return [_Top("", deep=True)]
@@ -170,13 +172,13 @@ def _tops(walk: Walk) -> list[_Top]:
 
 
 def _tree_rows(walk: Walk, limit: int) -> Callable[[list[_Top]], Iterator[pa.RecordBatch]]:
-    """Rows of everything below some directories; of little more than the limit at most."""
+    """A function that lists trees and stops at the first batch that exceeds ``limit`` rows."""
 
     def rows(tops: list[_Top]) -> Iterator[pa.RecordBatch]:
         listed = 0
-        for some in _batched(walk, (each for top in tops for each in _tree(walk, top))):
-            yield some
-            listed += some.num_rows
+        for batch in _batched(walk, (each for top in tops for each in _tree(walk, top))):
+            yield batch
+            listed += batch.num_rows
             if listed > limit:
                 return
 
@@ -195,7 +197,7 @@ def _tree(walk: Walk, top: _Top) -> Iterator[tuple[str, read.Entries]]:
 
 
 def _slice_rows(walk: Walk) -> ArrowFunction:
-    """Rows of the entries of each slice, directories not entered."""
+    """A function that lists the entries of slices, without entering directories."""
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -213,44 +215,45 @@ def _slice(walk: Walk, row: dict[str, Any]) -> Iterator[tuple[str, read.Entries]
 
 
 def _batched(walk: Walk, found: Iterable[tuple[str, read.Entries]]) -> Iterator[pa.RecordBatch]:
-    """Rows of the entries of directories, in batches worth the cost of one."""
-    held: list[tuple[str, read.Entries]] = []
+    """Rows of the entries of directories, in batches of at least _BATCH_ROWS but the last."""
+    pending: list[tuple[str, read.Entries]] = []
     rows = 0
     for directory, entries in found:
-        held.append((directory, entries))
+        pending.append((directory, entries))
         rows += len(entries.names)
         if rows >= _BATCH_ROWS:
-            yield _rows(walk, held)
-            held, rows = [], 0
-    yield _rows(walk, held)
+            yield _rows(walk, pending)
+            pending, rows = [], 0
+    yield _rows(walk, pending)
 
 
-def _rows(walk: Walk, held: list[tuple[str, read.Entries]]) -> pa.RecordBatch:
-    """Entries of directories as rows of the listing."""
-    columns = zip(*(entries for _, entries in held), strict=True) if held else [()] * 4
+def _rows(walk: Walk, listed: list[tuple[str, read.Entries]]) -> pa.RecordBatch:
+    """Entries of directories as a batch of LISTING_SCHEMA."""
+    columns = zip(*(entries for _, entries in listed), strict=True) if listed else [()] * 4
     names, modes, sizes, modified_ms = (list(chain.from_iterable(each)) for each in columns)
-    directories = [directory for directory, entries in held for _ in entries.names]
+    directories = [directory for directory, entries in listed for _ in entries.names]
     spelled, plain = _in_utf8(names)
     kind = pc.bit_wise_and(pa.array(modes, pa.int64()), _KIND)
     is_dir = pc.equal(kind, stat.S_IFDIR)
     plain = pc.and_(plain, pc.or_(is_dir, pc.equal(kind, stat.S_IFREG)))
-    within = pa.array(directories, pa.string())
-    path = pc.binary_join_element_wise(within, spelled, "")
+    above = pa.array(directories, pa.string())
+    path = pc.binary_join_element_wise(above, spelled, "")
+    # A regular expression on the batch spares most names the Python calls.
     odd = _may_hide(spelled, walk)
-    hidden = _of_some(walk.hides_directory, spelled, pc.and_(odd, is_dir))
-    hidden = pc.or_(hidden, _of_some(walk.hides_file, spelled, pc.and_not(odd, is_dir)))
+    hidden = _where(walk.hides_directory, spelled, pc.and_(odd, is_dir))
+    hidden = pc.or_(hidden, _where(walk.hides_file, spelled, pc.and_not(odd, is_dir)))
     closed = pc.or_(pc.invert(plain), hidden)
-    nested = _of_some(walk.is_table, path, pc.and_(is_dir, pc.invert(closed)))
+    nested = _where(walk.is_table, path, pc.and_(is_dir, pc.invert(closed)))
     size = pc.if_else(is_dir, 0, pa.array(sizes, pa.int64()))
     size = pc.if_else(pc.equal(kind, stat.S_IFLNK), LINK_SIZE, size)
-    parent = pc.utf8_rtrim(within, characters="/")
+    parent = pc.utf8_rtrim(above, characters="/")
     times = pa.array(modified_ms, pa.int64())
     arrays = [path, parent, size, times, is_dir, pc.or_(closed, nested), nested]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
 def _in_utf8(names: list[str]) -> tuple[pa.Array, pa.Array]:
-    """The names, what is not UTF-8 in them escaped, and which of them are UTF-8 as they are."""
+    """The names with bytes that are not UTF-8 escaped, and a mask of the names without any."""
     try:
         return pa.array(names, pa.string()), pa.repeat(pa.scalar(value=True), len(names))
     except UnicodeEncodeError:
@@ -259,15 +262,15 @@ def _in_utf8(names: list[str]) -> tuple[pa.Array, pa.Array]:
 
 
 def _may_hide(names: pa.Array, walk: Walk) -> pa.Array:
-    """Names that are worth asking whether they hide their file."""
+    """Mask of the names that may be hidden; all others are visible."""
     odd = pc.match_substring_regex(names, r"^(?:[_.]|[0-9]{20}\.)")
     return pc.or_(odd, pc.equal(names, "metadata")) if walk.iceberg else odd
 
 
-def _of_some(holds: Callable[[str], bool], texts: pa.Array, some: pa.Array) -> pa.Array:
-    """Whether something holds of each of some texts; False for all others."""
-    answers = pa.array([holds(text) for text in texts.filter(some).to_pylist()], pa.bool_())
-    return pc.replace_with_mask(some, some, answers)
+def _where(predicate: Callable[[str], bool], texts: pa.Array, mask: pa.Array) -> pa.Array:
+    """Mask of the texts for which ``predicate`` holds, evaluated only where ``mask`` holds."""
+    answers = pa.array([predicate(text) for text in texts.filter(mask).to_pylist()], pa.bool_())
+    return pc.replace_with_mask(mask, mask, answers)
 
 
 def _is_in(name: str, row: dict[str, int]) -> bool:

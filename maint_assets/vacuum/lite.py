@@ -1,8 +1,9 @@
-"""What the log says was removed long ago: VACUUM LITE (vacuum.md 7.3), which lists no directory.
+"""VACUUM LITE: the candidates are files that the log removed; no directory is listed.
 
-Unlike Delta's, each file is looked at: one that is gone is no candidate, and the plan holds its
-true size and time. Progress is our own (W9, W10): a version is handled once all that it removed is
-gone, and every complete run says so, FULL ones as well.
+Unlike in Delta Spark, each file is looked up: a missing one is no candidate, and the plan has its
+true size and time. Progress is recorded apart from Delta's ``_last_vacuum_info`` (see
+``handled.py``): a FULL run erases that marker, and failed deletes do not stop it from advancing.
+Here a version is handled once all files that it removed are gone, and FULL runs count as well.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _ARROW = arrow_schema(LISTING_SCHEMA)
 
 @dataclass(frozen=True, slots=True)
 class ExpiredLog:
-    """The versions that a cutoff has passed.
+    """The expired versions of a log: those committed at or before the cutoff.
 
-    ``earliest`` is the oldest commit in the log, ``upper`` the newest at or before the cutoff (None
-    if there is none), ``complete`` the newest up to which every removal is older than the cutoff.
-    ``commits`` counts those after ``handled``, the version up to which nothing is left to do.
+    ``earliest`` is the oldest commit in the log, ``upper`` the newest expired one (None without
+    any), ``complete`` the newest one up to which every removal is older than the cutoff.
+    ``commits`` counts the expired commits after the version ``handled``.
     """
 
     handled: int
@@ -49,7 +50,7 @@ class ExpiredLog:
 
     @classmethod
     def of(cls, measured: Mapping[str, int | None], handled: int) -> ExpiredLog:
-        """From what ``expired_measures`` found."""
+        """From the results of ``expired_measures``."""
         upper, held = measured["expired_upper"], measured["expired_held"]
         complete = upper if upper is None or held is None else min(upper, held - 1)
         return cls(
@@ -58,7 +59,7 @@ class ExpiredLog:
 
 
 def expired_measures(cutoff_ms: int, handled: int) -> dict[str, Measure]:
-    """What a snapshot's rows tell of the versions that the cutoff has passed."""
+    """Measures over a snapshot's rows from which ``ExpiredLog`` is made."""
     commit, expired = pc.field("action") == "commit", pc.field("commit_ms") <= cutoff_ms
     young = (pc.field("deletion_ms") >= cutoff_ms) | (pc.field("commit_ms") >= cutoff_ms)
     held = pc.field("action").isin(["remove", "cdc"]) & young
@@ -73,7 +74,10 @@ def expired_measures(cutoff_ms: int, handled: int) -> dict[str, Measure]:
 
 
 def refuse_incomplete(log: ExpiredLog, *, table: str) -> None:
-    """LogTooShortError or LogGapError when the log no longer tells of removals not handled yet."""
+    """Refuse a log that lacks commits after the handled version.
+
+    Raises LogTooShortError where its beginning is gone, LogGapError for a gap.
+    """
     if log.upper is None or log.upper <= log.handled:
         return
     start = max(log.handled + 1, log.earliest)
@@ -81,7 +85,8 @@ def refuse_incomplete(log: ExpiredLog, *, table: str) -> None:
         raise LogTooShortError(
             table,
             "VACUUM LITE cannot delete all eligible files as some files are not referenced by the "
-            f"Delta log: it begins at version {log.earliest}, handled is {log.handled}",
+            f"Delta log: it begins at version {log.earliest}, the last version whose removed files "
+            f"are all deleted is {log.handled} (-1: none)",
             "run a full VACUUM",
         )
     if log.commits != log.upper - start + 1:
@@ -94,10 +99,10 @@ def refuse_incomplete(log: ExpiredLog, *, table: str) -> None:
 
 
 def removed_files(snapshot: Rows, log: ExpiredLog, walk: Walk, *, cutoff_ms: int) -> Rows:
-    """The files that are still there of those that the log removed before the cutoff.
+    """Existing files that expired commits removed before the cutoff: LISTING_SCHEMA.
 
-    Rows of a listing: LISTING_SCHEMA, of such files only as a walk would show as candidates. One
-    that is younger than the cutoff stays, as in any mode.
+    Files that a walk would not report as candidates are left out. As in any mode, the diff keeps a
+    file that was modified at or after the cutoff.
     """
     return snapshot.then(partial(_removed, log=log, walk=walk, cutoff_ms=cutoff_ms))
 
@@ -107,14 +112,14 @@ def _removed(
 ) -> Iterator[pa.RecordBatch]:
     entered = Entered(walk)
     for batch in snapshot:
-        gone = batch.filter(_is_due(batch, log, cutoff_ms))
-        inside = gone.filter(gone["inside"])
-        yield _there(inside["path"], entered)
-        yield _there(gone["dv_path"].filter(are_inside(gone["dv_path"])), entered)
+        due = batch.filter(_is_due(batch, log, cutoff_ms))
+        inside = due.filter(due["inside"])
+        yield _existing(inside["path"], entered)
+        yield _existing(due["dv_path"].filter(are_inside(due["dv_path"])), entered)
 
 
 def _is_due(batch: pa.RecordBatch, log: ExpiredLog, cutoff_ms: int) -> pa.Array:
-    """Whether a row is a removal, or change data, of an expired version not handled yet."""
+    """Mask of the removes and change data of expired versions not handled yet."""
     action = batch["action"]
     removed = pc.and_(pc.equal(action, "remove"), pc.less(batch["deletion_ms"], cutoff_ms))
     either = pc.or_kleene(removed, pc.equal(action, "cdc"))
@@ -123,8 +128,8 @@ def _is_due(batch: pa.RecordBatch, log: ExpiredLog, cutoff_ms: int) -> pa.Array:
     return pc.fill_null(pc.and_(either, pc.and_(expired, fresh)), fill_value=False)
 
 
-def _there(paths: pa.Array, entered: Entered) -> pa.RecordBatch:
-    """The files of some paths, each with what Hadoop keeps beside it, as far as they are there."""
+def _existing(paths: pa.Array, entered: Entered) -> pa.RecordBatch:
+    """Rows of the paths that exist as files, and of their Hadoop checksums (``.<name>.crc``)."""
     shown = [path for path in pc.unique(paths).to_pylist() if entered.shows_file(path)]
     beside = [hadoop_checksum(path) for path in shown]
     rows = [

@@ -1,11 +1,11 @@
-"""What a VACUUM was asked and what it planned: cutoff, limits, and the plan's identity."""
+"""The plan of a VACUUM as a value, its retention, and the guards checked before a deletion."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from maint_assets.delta.timestamps import shown_length
+from maint_assets.delta.timestamps import duration_text
 from maint_assets.errors import GuardError, RetentionError
 
 if TYPE_CHECKING:
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an unattended deletion may do at most, and which guards are overridden."""
+    """Limits of an unattended deletion, and the guards that are overridden.
+
+    ``max_delete_share`` is a share of the table's bytes (0 to 1); None means no limit.
+    """
 
     max_delete_share: float = 0.5
     max_delete_files: int | None = None
@@ -25,11 +28,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class VacuumPlan:
-    """What the ``diff`` stage planned, as the executing stage needs it; sizes in bytes.
+    """The plan of the ``diff`` stage, as the executing stage needs it; sizes in bytes.
 
-    ``handled_version`` is the version up to which nothing is left to remove once all of it is done.
-    ``commit_mark`` tells the commit of the version from another one of the same number.
-    ``aliased_files`` are planned ones that the log also names outside of the table.
+    ``retention_asked`` is False when the table's own retention was used. ``handled_version`` is the
+    version up to which no removed file is left once the whole plan is executed. ``commit_mark`` is
+    the digest of the commit of ``version``: it detects a restored log that reuses the number.
+    ``aliased_files`` counts planned files that the log also names outside of the table,
+    ``lost_files`` existing files that the checkpoint lacks although a commit before it added them.
     """
 
     table: str
@@ -69,7 +74,7 @@ class VacuumPlan:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What a deletion did, counted from its ledger; bytes of files that are gone now."""
+    """Counts of the outcomes of a deletion, from its ledger; bytes of the deleted files."""
 
     files: int
     directories: int
@@ -89,7 +94,7 @@ class Deleted:
 def retention_ms(
     properties: TableProperties, asked_ms: int | None, *, allow_short: bool, table: str
 ) -> int:
-    """The retention that a VACUUM keeps: as asked, else the table's own, in ms.
+    """Retention of a VACUUM in ms: the given one, else ``delta.deletedFileRetentionDuration``.
 
     Raises RetentionError for a negative one, and for one below the table's own unless allowed.
     """
@@ -97,11 +102,11 @@ def retention_ms(
     if asked_ms is None:
         return own_ms
     if asked_ms < 0:
-        raise RetentionError(table, "a retention can't be less than 0 hours", "ask for 0 or more")
+        raise RetentionError(table, "a retention can't be less than 0 hours", "give 0 or more")
     if asked_ms < own_ms and not allow_short:
         raise RetentionError(
             table,
-            f"retention of {shown_length(asked_ms)} is below the table's {shown_length(own_ms)}",
+            f"retention of {duration_text(asked_ms)} is below the table's {duration_text(own_ms)}",
             "raise it, or allow a short retention (--allow-short-retention, "
             "vacuum.allow_short_retention) if no reader or writer needs older files",
         )
@@ -109,19 +114,19 @@ def retention_ms(
 
 
 def refuse_beyond(plan: VacuumPlan, limits: Limits, *, attended: bool) -> None:
-    """GuardError when the table is not whole, or an unattended plan exceeds its limits."""
+    """Raise GuardError when files are aliased or missing, or an unattended plan exceeds a limit."""
     if plan.aliased_files:
         raise GuardError(
             plan.table,
-            f"{plan.aliased_files} planned files are files that the log names elsewhere, "
+            f"{plan.aliased_files} planned files are files that the log names by another path, "
             f"{plan.aliased_example} among them: the table was moved, or is mounted twice",
-            "maintain it where its log says that it lies",
+            "run the maintenance at the location that the paths in the log name",
         )
     if plan.missing_files and not limits.allow_missing_files:
         raise GuardError(
             plan.table,
             f"{plan.missing_files} active files were not found, {plan.missing_example} among them",
-            "look whether the root is right and the table whole, or allow it "
+            "check that the table root is right and no file was lost, or allow missing files "
             "(--allow-missing-files, vacuum.allow_missing_files)",
         )
     if attended:

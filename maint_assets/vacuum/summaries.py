@@ -1,4 +1,4 @@
-"""What the stages of the vacuum chain say of their rows."""
+"""Summaries of the stages of the vacuum chain, for the UI and for later stages."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from maint_assets.vacuum.plan import VacuumPlan
 
 @dataclass(frozen=True, slots=True)
 class ValidFilesSummary:
-    """Paths that must stay, by reason; bytes of data files by the log.
+    """Counts of the paths that must stay, by reason; bytes of data files as the log gives them.
 
-    ``snapshot_run`` is the run whose snapshot it was made from.
+    ``snapshot_run`` is the run that made the snapshot.
     """
 
     snapshot_run: str
@@ -22,10 +22,10 @@ class ValidFilesSummary:
 
 @dataclass(frozen=True, slots=True)
 class ListingSummary:
-    """What was found under the table root; bytes of visible files.
+    """Counts of the entries under the table root; bytes of visible files.
 
-    ``scanned_directories`` counts the root as well, as Delta does; ``outside`` are paths of an
-    inventory that are not below it.
+    ``hidden`` entries are never candidates. ``nested_tables`` are roots of other Delta tables below
+    this one, not entered. ``outside`` counts the paths of an inventory that are not below the root.
     """
 
     snapshot_run: str
@@ -42,14 +42,17 @@ class ListingSummary:
 
     @property
     def scanned_directories(self) -> int:
-        """The directories looked into, the root among them."""
+        """The directories listed, the root included, as Delta counts them."""
         return self.directories - self.nested_tables + 1
 
 
 @dataclass(frozen=True, slots=True)
 class DiffSummary:
-    """The plan, by kind. ``time_travel_ends_before`` is the first version whose files all stay, as
-    far as the log knows; None when no removed file goes."""
+    """The plan, and its paths and bytes by kind.
+
+    ``time_travel_ends_before`` is the first version of which the plan deletes no file, as far as
+    the log tells; None when the plan deletes no removed file.
+    """
 
     plan: VacuumPlan
     by_kind: dict[str, int]
@@ -60,11 +63,12 @@ class DiffSummary:
 
 @dataclass(frozen=True, slots=True)
 class DeletionSummary:
-    """What a deletion did; bytes of the files that are gone.
+    """Counts of the outcomes of a deletion; bytes of the deleted files.
 
-    ``ledger`` holds a row a path. ``active_missing`` counts active files that are not there
-    afterwards, None where an interrupt ended the look; ``active_missing_before`` those that were
-    not there when it was planned.
+    ``ledger`` is the dataset with one row per path. ``active_missing`` counts the active files
+    missing from the storage afterwards, None where an interrupt ended that check;
+    ``active_missing_before`` counts those missing when the plan was made. ``start_version`` and
+    ``end_version`` are the VACUUM START and END commits, None if not written.
     """
 
     plan_digest: str

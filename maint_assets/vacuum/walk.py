@@ -1,4 +1,4 @@
-"""Which entries of a table a walk looks at, and which directories it enters."""
+"""The rules of a walk over a table: which entries are hidden and which directories are entered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from maint_assets.storage.location import Location
 
 
 class Walk(msgspec.Struct, frozen=True):
-    """What decides which entries a walk enters: table, partition columns, UniForm."""
+    """A walk over a table. ``iceberg``: whether the table keeps UniForm metadata (hidden)."""
 
     table: str
     partition_columns: list[str]
@@ -25,13 +25,17 @@ class Walk(msgspec.Struct, frozen=True):
         return Location(self.table, self.table)
 
     def hides_directory(self, name: str) -> bool:
-        """Whether a directory of this name is never a candidate, nor entered (vacuum.md 6)."""
+        """Whether a directory of this name is neither a candidate nor entered.
+
+        As in Delta Spark: names that begin with ``_`` or ``.``, but not directories of partition
+        values, ``_change_data`` and ``_delta_index``.
+        """
         return is_hidden(name, self.partition_columns, iceberg=self.iceberg)
 
     def hides_file(self, name: str) -> bool:
-        """Whether a file of this name is never a candidate: hidden, or a file of some log.
+        """Whether a file of this name is never a candidate: hidden, or named like a log file.
 
-        What Hadoop keeps beside a file is as visible as that file.
+        The checksum that Hadoop keeps beside a file (``.<name>.crc``) is visible if the file is.
         """
         checked = checked_name(name)
         if checked is not None and self.hides_directory(name):
@@ -39,7 +43,7 @@ class Walk(msgspec.Struct, frozen=True):
         return self.hides_directory(name) or is_log_name(name)
 
     def enters(self, directory: str, name: str) -> bool:
-        """Whether a walk goes into a directory: visible, a name in UTF-8, no table of its own."""
+        """Whether the walk enters a directory: visible, named in UTF-8, no Delta table itself."""
         visible = not self.hides_directory(name) and read.is_utf8(name)
         return visible and not self.is_table(f"{directory}{name}")
 
@@ -49,9 +53,9 @@ class Walk(msgspec.Struct, frozen=True):
 
 
 class Entered:
-    """The directories that a walk would enter, for paths that somebody else names.
+    """Apply the rules of a walk to paths from another source: the log or an inventory.
 
-    What is known of a directory is kept.
+    Answers about directories are cached, as each may cost a look at the storage.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -59,15 +63,15 @@ class Entered:
         self._closed = lru_cache(maxsize=65_536)(self._is_closed)
 
     def reaches(self, path: str) -> bool:
-        """Whether a walk would come by a path below the root: it enters all directories above."""
+        """Whether the walk enters all directories above a path below the root."""
         return not any(self._closed(directory) for directory in parents(path))
 
     def shows_file(self, path: str) -> bool:
-        """Whether it would show a file of that path as a candidate."""
+        """Whether the walk reports a file of that path as a candidate."""
         return not self.walk.hides_file(path.rpartition("/")[2]) and self.reaches(path)
 
     def is_table(self, directory: str) -> bool:
-        """Whether a directory that it would come by is another table."""
+        """Whether a directory that the walk reaches is the root of another Delta table."""
         return self._closed(directory) and self.walk.is_table(directory)
 
     def _is_closed(self, directory: str) -> bool:

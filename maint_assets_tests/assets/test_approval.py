@@ -405,7 +405,7 @@ def test_a_plan_of_a_place_where_the_table_no_longer_lies_is_refused(
     before = tree(tmp_path / "t"), tree(tmp_path / "elsewhere")
     moved = chain.table.model_copy(update={"uri": str(tmp_path / "elsewhere")})
 
-    with pytest.raises(StalePlanError, match="lies elsewhere now"):
+    with pytest.raises(StalePlanError, match="has another location now"):
         execute[branch](chain.launcher, moved, report, by="a test")
 
     assert (tree(tmp_path / "t"), tree(tmp_path / "elsewhere")) == before

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets.assets import progress
-from maint_assets.assets.progress import SHOWN, Share, tasks_of, told
+from maint_assets.assets.progress import SHOWN, Share, reporting_progress, tasks_of
 
 
 def test_progress_is_shown_often_and_logged_now_and_then(
@@ -28,7 +28,10 @@ def test_progress_is_shown_often_and_logged_now_and_then(
             raise share
         return share
 
-    with caplog.at_level(logging.INFO, SHOWN.name), told("t: s 1/5", measured, log=logged.append):
+    with (
+        caplog.at_level(logging.INFO, SHOWN.name),
+        reporting_progress("t: s 1/5", measured, log=logged.append),
+    ):
         time.sleep(0.5)
 
     shares = [cast("Any", record).progress for record in caplog.records]

@@ -10,7 +10,7 @@ import pytest
 
 from maint_assets.assets.acting import settle_former
 from maint_assets.datasets.columns import arrow_schema
-from maint_assets.datasets.intents import note
+from maint_assets.datasets.intents import write_intent
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.deletion import DELETION_SCHEMA
 from maint_assets_tests.support.builder import TableBuilder
@@ -69,7 +69,7 @@ def test_what_a_killed_run_left_is_looked_for_where_its_table_lay(
     ledger = chain.launcher.store.dataset("t", *mark.name.split(".")).rows_location
     planned = pa.table({name: ["live"] for name in DELETION_SCHEMA.names if name == "path"})
     whole = pa.Table.from_pylist([planned.to_pylist()[0]], arrow_schema(DELETION_SCHEMA))
-    note(ledger, "batch", whole)
+    write_intent(ledger, "batch", whole)
     monkeypatch.setattr("maint_assets.datasets.intents._started", lambda _: "another start")
     moved = TableBuilder(tmp_path / "moved").create()
 
@@ -85,7 +85,7 @@ def test_a_mark_stays_while_a_batch_is_open(chain: Chain, tmp_path: Path) -> Non
     mark.touch()
     os.utime(mark, (0, 0))
     ledger = Location.of(str(tmp_path / "out" / "t" / "deletion" / "run" / "rows"))
-    note(ledger, "batch", pa.table({"path": ["old"]}))
+    write_intent(ledger, "batch", pa.table({"path": ["old"]}))
 
     settle_former(chain.launcher.store, chain.table)
 

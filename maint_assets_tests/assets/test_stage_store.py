@@ -23,12 +23,12 @@ from maint_assets.datasets.parts import (
     Measure,
     Part,
     PartSlice,
-    measured,
+    evaluate_measures,
     refuse_changed,
     row_sums,
     slice_batches,
 )
-from maint_assets.datasets.rows import Rows, packed, slices
+from maint_assets.datasets.rows import Rows, slices, task_groups
 from maint_assets.errors import StageMissingError, StalePlanError
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.summaries import ValidFilesSummary
@@ -163,7 +163,7 @@ def test_numbers_of_many_rows_are_of_those_where_they_hold() -> None:
         "least_c": Measure("min", "size", where=pc.field("path") == "c"),
     }
 
-    assert measured(rows, numbers) == {
+    assert evaluate_measures(rows, numbers) == {
         "every": 300_000,
         "b": 100_000,
         "b_bytes": sum(range(1, 300_000, 3)),
@@ -200,7 +200,7 @@ def test_a_part_with_other_rows_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "part")
     for other in (rows.slice(1), rows.set_column(1, "size", pa.array([1, 3]))):
         pq.write_table(other, path)
-        with pytest.raises(StalePlanError, match="other rows than were planned"):
+        with pytest.raises(StalePlanError, match="has changed since it was planned"):
             refuse_changed(Part(path, 2, row_sums(rows)), table="t")
     Path(path).unlink()
     with pytest.raises(StalePlanError, match="cannot be read"):
@@ -237,7 +237,7 @@ def test_slices_of_parts_are_all_rows_once(
 def test_packages_hold_every_unit_once_and_none_is_empty(weights: list[int], tasks: int) -> None:
     units = [PartSlice(str(at), "", 0, weight) for at, weight in enumerate(weights)]
 
-    packages = packed(units, tasks, weight=lambda unit: unit.rows)
+    packages = task_groups(units, tasks, weight=lambda unit: unit.rows)
 
     assert sorted(unit.path for package in packages for unit in package) == sorted(
         unit.path for unit in units

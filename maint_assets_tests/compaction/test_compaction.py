@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from maint_assets.cli.compaction import execute_compaction, plan_compaction
 from maint_assets.commit.rewrite.committing import commit_rewrites
-from maint_assets.compaction.execution import rewritten_batch
+from maint_assets.compaction.execution import rewrite_batch
 from maint_assets.errors import (
     ConflictError,
     GuardError,
@@ -424,7 +424,8 @@ def test_an_old_plan_and_another_ones_digest_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("noted", "told"), [(False, "other rows than were planned"), (True, "not those it was made of")]
+    ("noted", "told"),
+    [(False, "has changed since it was planned"), (True, "not those it was made of")],
 )
 def test_a_plan_whose_rows_were_changed_is_not_executed(
     tmp_path: Path, compacting: Compacting, noted: bool, told: str
@@ -557,7 +558,7 @@ def test_a_log_that_was_put_back_is_not_the_one_of_the_plan(
     table.commit([other], version=6)
     on_disk = files(tmp_path)
 
-    with pytest.raises(StalePlanError, match="is not the commit that was planned on"):
+    with pytest.raises(StalePlanError, match="is not the commit that the plan is based on"):
         executed(chain, report)
 
     assert files(tmp_path) == on_disk
@@ -644,10 +645,10 @@ def test_what_came_before_a_lost_worker_is_kept_and_told(
     def then_lost(spark: SparkSession, *arguments: Any, **more: Any) -> Any:
         if commits:
             spark.range(1).mapInArrow(lambda _: os._exit(1), "id long").collect()
-        commits.append(rewritten_batch(spark, *arguments, **more))
+        commits.append(rewrite_batch(spark, *arguments, **more))
         return commits[-1]
 
-    monkeypatch.setattr("maint_assets.assets.stages.compaction.rewritten_batch", then_lost)
+    monkeypatch.setattr("maint_assets.assets.stages.compaction.rewrite_batch", then_lost)
     done = executed(chain, report)
 
     assert "Py4JJavaError" in str(done.error)

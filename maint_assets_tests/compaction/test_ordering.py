@@ -86,7 +86,7 @@ def overlaps(path: Path, column: str) -> float:
 @pytest.fixture
 def by_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every bin is large, its runs and ranges are small."""
-    monkeypatch.setattr(tasks, "PACKAGE_BYTES", 1)
+    monkeypatch.setattr(tasks, "TASK_BYTES", 1)
     monkeypatch.setattr(ordered, "SHARE_BYTES", 10_000)
     monkeypatch.setattr(ordered, "SAMPLE_ROWS", 500)
 
@@ -471,7 +471,7 @@ def test_a_bin_whose_new_files_hold_other_rows_is_not_committed(
     rewritten = ordered_here(table.path, RowCheck("full"))
 
     assert {row["state"] for row in rewritten} == {"failed"}
-    said = "holds other rows" if fault == "swapped" else "rows in new files where 60 live"
+    said = "holds other rows" if fault == "swapped" else "rows, its inputs 60 live"
     assert said in rewritten[0]["reason"]
     assert set(tmp_path.rglob("*.parquet")) == before
 
@@ -483,7 +483,7 @@ def ordered_here(path: Path, check: RowCheck) -> list[dict[str, Any]]:
     columns |= {"live_bytes": [1] * len(found), "add": found}
     how = replace(rewriting(head_of(path), Selection(zorder_by=("id",))), row_check=check)
     scratch = str(path.parent / "scratch")
-    batches = ordered.ordered([pa.RecordBatch.from_pydict(columns)], how, scratch=scratch)
+    batches = ordered.rewrite_ordered([pa.RecordBatch.from_pydict(columns)], how, scratch=scratch)
     return [row for batch in batches for row in batch.to_pylist()]
 
 

@@ -139,7 +139,7 @@ def test_what_many_tasks_wrote_is_in_one_commit(
 ) -> None:
     table = days(tmp_path)
     rows = delta_rs.rows(tmp_path)
-    monkeypatch.setattr(tasks, "PACKAGE_BYTES", 1)
+    monkeypatch.setattr(tasks, "TASK_BYTES", 1)
 
     done = compacting(tmp_path).compact().done
 

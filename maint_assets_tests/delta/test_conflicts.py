@@ -23,9 +23,9 @@ from maint_assets.delta.conflicts import (
     HARMLESS_FEATURES,
     HARMLESS_FIELD_METADATA,
     HARMLESS_PROPERTIES,
-    Meaning,
-    Planned,
-    meaning,
+    CommitEffect,
+    RewriteBasis,
+    commit_effect,
 )
 from maint_assets.delta.features import FEATURES, Operation
 from maint_assets.delta.paths import TableRoot
@@ -45,10 +45,10 @@ def schema(
 TABLE = Metadata("id", schema(), ["p"], {"delta.appendOnly": "false", "delta.x": "1"})
 
 
-def meant(*actions: Action, inputs: Mapping[str, Add] | None = None) -> Meaning:
+def meant(*actions: Action, inputs: Mapping[str, Add] | None = None) -> CommitEffect:
     known = {"a": Add("a", 1), "b": Add("b", 1, deletion_vector=DV)}
-    planned = Planned(ROOT, PROTOCOL, TABLE, inputs or known, frozenset({"new"}))
-    return meaning(actions, planned)
+    planned = RewriteBasis(ROOT, PROTOCOL, TABLE, inputs or known, frozenset({"new"}))
+    return commit_effect(actions, planned)
 
 
 def changed(**fields: Any) -> list[str]:
@@ -80,7 +80,7 @@ def test_commit_of_other_files_means_nothing() -> None:
         Action(),
     ]
 
-    assert meant(*others) == Meaning(info=info)
+    assert meant(*others) == CommitEffect(info=info)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maint_assets.delta.timestamps import monotonic, shown_length
+from maint_assets.delta.timestamps import duration_text, monotonic
 
 
 def test_monotonic_moves_late_commits_behind_the_one_before() -> None:
@@ -33,4 +33,4 @@ def test_monotonic_ascends_and_never_lowers(times: dict[int, int]) -> None:
     ],
 )
 def test_a_length_is_shown_in_two_units_at_most(length_ms: int, shown: str) -> None:
-    assert shown_length(length_ms) == shown
+    assert duration_text(length_ms) == shown

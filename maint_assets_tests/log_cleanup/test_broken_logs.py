@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from maint_assets.assets.numbers import human_time
 from maint_assets.delta.properties import TableProperties
 from maint_assets.errors import CorruptLogError, StalePlanError
-from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets.log_cleanup.plan import DAY_MS, ready_head
 from maint_assets.snapshot.file_actions import actions_of
 from maint_assets.snapshot.head import table_head
@@ -206,7 +206,7 @@ def test_a_checkpoint_by_another_name_than_readers_look_for_is_no_anchor(tmp_pat
     found = planned(tmp_path)[1]
 
     assert found.anchor_version == 5
-    assert "other readers pass over" in found.rejected[0]
+    assert "other readers ignore" in found.rejected[0]
 
 
 def test_no_sidecar_goes_when_a_checkpoint_is_a_link(tmp_path: Path):
@@ -238,7 +238,7 @@ def test_nothing_behind_a_link_is_planned_or_deleted(tmp_path: Path, directory: 
     (tmp_path / "away" / name).rename(foreign / name)
 
     plan = plan_of(path, rows.num_rows, anchor=found.anchor_version or 0)
-    cleaned(rows.to_batches(), plan, Location.of(str(ledger)))
+    delete_planned(rows.to_batches(), plan, Location.of(str(ledger)))
 
     assert (foreign / name).read_text() == "mine"
     assert planned(path)[1].stop_reason == "nothing_to_delete"
@@ -308,16 +308,20 @@ def test_a_plan_of_a_clock_that_ran_ahead_is_refused(tmp_path: Path):
     daily_log(tmp_path, checkpoints=(5, 10))
     planned_ms = NOW_MS + 20 * DAY_MS
 
-    with pytest.raises(StalePlanError, match="20 days ahead of now"):
+    with pytest.raises(StalePlanError, match="20 days in the future"):
         _ready(tmp_path, now_ms=NOW_MS, planned_ms=planned_ms, retention_ms=30 * DAY_MS)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("delta.deletedFileRetentionDuration", "interval 60 days", "its retention was raised"),
-        ("delta.logRetentionDuration", "interval 60 days", "its retention was raised"),
-        ("delta.requireCheckpointProtectionBeforeVersion", "15", "were protected since"),
+        ("delta.deletedFileRetentionDuration", "interval 60 days", "retention was raised"),
+        ("delta.logRetentionDuration", "interval 60 days", "retention was raised"),
+        (
+            "delta.requireCheckpointProtectionBeforeVersion",
+            "15",
+            "protection of the table was raised since",
+        ),
     ],
 )
 def test_a_plan_is_refused_when_the_table_keeps_more_now(
@@ -406,7 +410,7 @@ def test_mode_spark_executes_a_plan_that_begins_in_the_middle(tmp_path: Path):
     spark = type(plan)(
         **{n: getattr(plan, n) for n in plan.__dataclass_fields__} | {"mode": "spark"}
     )
-    done = cleaned(rows.to_batches(), spark, Location.of(str(ledger)))
+    done = delete_planned(rows.to_batches(), spark, Location.of(str(ledger)))
 
     assert done.outcomes == {"commit": {"deleted": 5}, "checkpoint": {"deleted": 1}}
     assert len(DeltaTable(path, version=12).file_uris()) == 12

@@ -11,7 +11,7 @@ from maint_assets.log_cleanup import comparing
 from maint_assets.log_cleanup.boundary import proven_anchors
 from maint_assets.log_cleanup.comparing import Cluster
 from maint_assets.log_cleanup.comparison import Difference
-from maint_assets.log_cleanup.deletion import cleaned, proven_anchor
+from maint_assets.log_cleanup.deletion import delete_planned, proven_anchor
 from maint_assets.log_cleanup.expired_logs import expired_logs
 from maint_assets.log_cleanup.log_directory import LogDirectory, log_directory
 from maint_assets.log_cleanup.soundness import Soundness, soundness_of_each
@@ -111,7 +111,7 @@ def test_a_commit_that_cannot_be_read_moves_the_start_on_executors(
     assert found == verdicts(tmp_path, None)
     assert "has an invalid line" in (found[5].note or "")
     assert "compared from checkpoint 5 on" in (found[8].note or "")
-    assert "is not what checkpoint 5 and the commits" in (found[10].fault or "")
+    assert "differs from checkpoint 5 and the commits" in (found[10].fault or "")
 
 
 @pytest.mark.parametrize("edit", [of_c({"path": "b"}), also_removed], ids=["twice", "removed too"])
@@ -154,8 +154,10 @@ def test_a_proven_anchor_that_changes_before_the_deletion_is_refused(
     top(builder, 10).write_bytes(b"other")
     before = sorted(builder.log.iterdir())
 
-    with pytest.raises(StalePlanError, match="is gone or changed"):
-        cleaned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")), anchor=anchor)
+    with pytest.raises(StalePlanError, match="is gone or was changed"):
+        delete_planned(
+            rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")), anchor=anchor
+        )
 
     assert sorted(builder.log.iterdir()) == before
 

@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
 from maint_assets.errors import StalePlanError
-from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.log_cleanup.soundness import Soundness, soundness
 from maint_assets.storage.location import Location
@@ -156,7 +156,7 @@ WRONG: dict[str, tuple[Edit, str]] = {
     "another path": (of_c({"path": "c2"}), "other live files"),
     "the path of another": (of_c({"path": "b"}), "twice"),
     "another size": (of_c({"size": 1}), "other live files"),
-    "no vector": (_without_vector, "1 of its live files as removed, too"),
+    "no vector": (_without_vector, "1 of its live files also as removed"),
     "another protocol": (_of("protocol", minWriterVersion=6), "another protocol"),
     "another schema": (_of("metaData", schemaString='{"fields":[]}'), "another metaData"),
     "another table": (_of("metaData", id=f"{TABLE_ID[:-1]}2"), "another metaData"),
@@ -251,7 +251,7 @@ def test_a_checkpoint_that_was_made_of_a_wrong_one_is_no_anchor(tmp_path: Path):
     names, found = planned(tmp_path)
 
     assert (found.anchor_version, found.notes) == (3, [])
-    assert [text.partition(" is not")[0] for text in found.rejected] == [
+    assert [text.partition(" differs")[0] for text in found.rejected] == [
         "checkpoint 10", "checkpoint 5"
     ]  # fmt: skip
     assert names == commits(0, 1, 2)
@@ -265,7 +265,7 @@ def test_a_right_checkpoint_is_the_anchor_whatever_an_older_one_says(tmp_path: P
 
     assert (found.anchor_version, found.notes) == (10, [])
     assert [text.partition(":")[0] for text in found.rejected] == [
-        "checkpoint 5 is not what the commits up to it make"
+        "checkpoint 5 differs from the commits up to it"
     ]
 
 
@@ -276,7 +276,7 @@ def test_the_plan_says_of_which_checkpoint_a_comparison_began(tmp_path: Path):
     found = planned(tmp_path)[1]
 
     assert (found.anchor_version, found.rejected) == (10, [])
-    assert "compared from checkpoint 5 on, whose own nobody knows" in found.notes[0]
+    assert "compared from checkpoint 5 on, which cannot be checked" in found.notes[0]
 
 
 def test_a_commit_that_cannot_be_read_is_passed_by_the_next_checkpoint(tmp_path: Path):
@@ -287,7 +287,7 @@ def test_a_commit_that_cannot_be_read_is_passed_by_the_next_checkpoint(tmp_path:
     found = planned(tmp_path)[1]
 
     assert found.anchor_version == 8
-    assert "checkpoint 10 is not what checkpoint 5 and the commits" in found.rejected[0]
+    assert "checkpoint 10 differs from checkpoint 5 and the commits" in found.rejected[0]
 
 
 def test_more_wrong_checkpoints_than_one_replay_compares_are_all_passed_over(tmp_path: Path):
@@ -323,7 +323,7 @@ def test_a_checkpoint_that_holds_a_live_file_as_removed_too_is_no_anchor(tmp_pat
     found = planned(tmp_path)[1]
 
     assert found.anchor_version == 5
-    assert "of its live files as removed, too" in found.rejected[0]
+    assert "of its live files also as removed" in found.rejected[0]
 
 
 def test_an_application_that_could_expire_for_a_while_may_be_left_out(tmp_path: Path):
@@ -445,7 +445,7 @@ def test_an_anchor_whose_content_changed_since_the_plan_is_refused(tmp_path: Pat
     (tmp_path / "ledger").mkdir()
 
     with pytest.raises(StalePlanError, match="other live files"):
-        cleaned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")))
+        delete_planned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")))
 
     assert sorted(builder.log.iterdir()) == before
 
@@ -458,7 +458,7 @@ def test_a_deletion_that_was_broken_off_goes_on_without_the_commits(tmp_path: Pa
         (builder.log / f"{version:020d}.json").unlink()
     (tmp_path / "ledger").mkdir()
 
-    done = cleaned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")))
+    done = delete_planned(rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")))
 
     assert done.outcomes["commit"] == {"missing": 8, "deleted": 2}
     assert done.earliest_version == 10

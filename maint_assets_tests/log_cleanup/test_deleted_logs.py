@@ -21,7 +21,7 @@ from maint_assets.errors import (
     StalePlanError,
     UnsupportedFeatureError,
 )
-from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.handled import Handled, Mark
@@ -92,7 +92,7 @@ def test_a_plan_whose_rows_were_changed_is_not_executed(tmp_path: Path, cleaning
     planned = planned_rows(report.expired)
     change_plan(report.expired, planned.slice(1))
 
-    with pytest.raises(StalePlanError, match="holds other rows than were planned"):
+    with pytest.raises(StalePlanError, match="has changed since it was planned"):
         chain.clean(report)
 
     assert _names(builder) == before
@@ -110,7 +110,7 @@ def test_a_log_that_was_put_back_since_the_plan_is_left_alone(
     builder.commit([], version=version)
     before = _names(builder)
 
-    with pytest.raises(StalePlanError, match="is not the commit that was planned on"):
+    with pytest.raises(StalePlanError, match="is not the commit that the plan is based on"):
         chain.clean(report)
 
     assert _names(builder) == before
@@ -230,9 +230,9 @@ def _upgrade(builder: TableBuilder) -> None:
         (_lose, StalePlanError, "cannot begin with checkpoint 10: it is gone"),
         (_damage, StalePlanError, "cannot begin with checkpoint 10: checkpoint"),
         (_lose_a_commit, MaintError, "commit 00000000000000000015.json is missing"),
-        (_replace, StalePlanError, "is table another now"),
-        (_raise_retention, StalePlanError, "its retention was raised"),
-        (_disable, StalePlanError, "its log cleanup was disabled"),
+        (_replace, StalePlanError, "the table id is"),
+        (_raise_retention, StalePlanError, "the table's retention was raised"),
+        (_disable, StalePlanError, "log cleanup of the table was disabled"),
         (_upgrade, UnsupportedFeatureError, "fromTheFuture"),
     ],
 )
@@ -329,7 +329,7 @@ def test_what_no_plan_would_name_is_never_deleted(
     row |= {"size": size, "modified_ms": modified_ms, "reason": "none"}
     rows = pa.RecordBatch.from_pylist([row], arrow_schema(EXPIRED_SCHEMA))
 
-    done = cleaned([rows], plan_of(path, 1, anchor=10), Location.of(str(ledger)))
+    done = delete_planned([rows], plan_of(path, 1, anchor=10), Location.of(str(ledger)))
 
     assert done.outcomes == {kind: {"skipped": 1}}
     assert (path / name).exists()
@@ -507,5 +507,5 @@ def test_a_directory_in_the_place_of_a_file_is_left(tmp_path: Path, cleaning_of:
 
     done = chain.clean(report)
 
-    assert "is a directory, a device or a link to nothing, and no commit" in str(done.error)
+    assert "is a directory, a device or a dangling link, not a commit file" in str(done.error)
     assert chain.ledger(done)[f"_delta_log/{3:020d}.json"][0] == "skipped"

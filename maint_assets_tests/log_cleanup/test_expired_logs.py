@@ -327,7 +327,7 @@ def test_a_vacuum_lite_that_lags_behind_is_told(tmp_path: Path):
     text = json.dumps({"latestCommitVersionOutsideOfRetentionWindow": 4})
     builder.write_log("_last_vacuum_info", text)
 
-    assert "version 4" in planned(tmp_path)[1].notes[0]
+    assert "up to 4" in planned(tmp_path)[1].notes[0]
 
 
 def test_links_and_directories_with_names_of_the_log_are_never_planned(tmp_path: Path):

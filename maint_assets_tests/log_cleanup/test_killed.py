@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets.log_cleanup.expired_logs import ORDER
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import daily_log, plan_of, planned, planned_rows
@@ -67,7 +67,7 @@ def test_every_kept_version_is_readable_when_all_is_killed_after_a_class(tmp_pat
     killed_at = kinds.index(kind) + kinds.count(kind) - 1
     step = Step("maint_assets.storage.write:delete_log_file", "before", nth=killed_at + 1)
 
-    assert exit_of_killed(step, cleaned, *deletion) == -signal.SIGKILL
+    assert exit_of_killed(step, delete_planned, *deletion) == -signal.SIGKILL
 
     left = [row["path"] for row in rows.to_pylist() if (path / row["path"]).exists()]
     assert len(left) == rows.num_rows - killed_at
@@ -75,7 +75,7 @@ def test_every_kept_version_is_readable_when_all_is_killed_after_a_class(tmp_pat
     again, found = planned(path)
     assert {f"_delta_log/{name}" for name in again} == set(left)
     assert found.anchor_version == ANCHOR
-    cleaned(*deletion)
+    delete_planned(*deletion)
     assert _kept(path) == before
     assert planned(path)[1].stop_reason == "nothing_to_delete"
     assert (builder.log / f"{ANCHOR:020d}.json").exists()

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets.log_cleanup.hashes import contradict, statistics
+from maint_assets.log_cleanup.hashes import contradicting, statistics
 from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.log_cleanup.soundness import Soundness, soundness
 from maint_assets.storage.location import Location
@@ -103,7 +103,7 @@ def test_bounds_contradict_where_both_have_them_or_no_commit_has(
     of_checkpoint = statistics([found], of_commit=False)[1]
     of_commit = statistics([made], of_commit=True)[1]
 
-    assert contradict(of_checkpoint, of_commit).tolist() == [is_other]
+    assert contradicting(of_checkpoint, of_commit).tolist() == [is_other]
 
 
 @pytest.mark.parametrize(("made", "is_other"), [(None, True), ('{"minValues":{"id":2}}', False)])
@@ -112,11 +112,11 @@ def test_bounds_that_were_parsed_contradict_only_where_no_commit_has_any(
 ):
     parsed = statistics(['{"minValues":{"id":1}}'], of_commit=False, are_texts=False)[1]
 
-    assert contradict(parsed, statistics([made], of_commit=True)[1]).tolist() == [is_other]
+    assert contradicting(parsed, statistics([made], of_commit=True)[1]).tolist() == [is_other]
 
 
 def test_a_number_of_rows_is_told_from_none_at_all():
     rows, _ = statistics([None, '{"numRecords":0}', '{"numRecords":1}'], of_commit=True)
     found, _ = statistics([json.dumps({"numRecords": at}) for at in range(3)], of_commit=False)
 
-    assert contradict(found, rows).tolist() == [True, True, True]
+    assert contradicting(found, rows).tolist() == [True, True, True]

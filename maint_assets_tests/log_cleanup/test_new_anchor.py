@@ -72,10 +72,10 @@ IMPOSSIBLE: dict[str, tuple[Damage, str]] = {
         "the schema in its metadata cannot be read",
     ),
     "a checkpoint that is wrong": (
-        _wrong_checkpoint, "it would be made of checkpoint 5, which is not sound",
+        _wrong_checkpoint, "it would be made from checkpoint 5, which is not sound",
     ),
     "a checkpoint of the version": (
-        lambda table: (table.log / single(13)).write_bytes(b""), f"{single(13)} has its version",
+        lambda table: (table.log / single(13)).write_bytes(b""), f"{single(13)} exists already",
     ),
     "a commit": (
         lambda table: (table.log / f"{3:020d}.json").unlink(), "commits before it are gone",

@@ -142,7 +142,7 @@ def test_a_protection_that_came_after_the_plan_is_heeded(tmp_path: Path, cleanin
     key = "delta.requireCheckpointProtectionBeforeVersion"
     builder.commit([{"metaData": builder.metadata | {"configuration": {key: "15"}}}])
 
-    with pytest.raises(StalePlanError, match="were protected since the plan"):
+    with pytest.raises(StalePlanError, match="protection of the table was raised since the plan"):
         chain.clean(report)
 
     assert (builder.log / commit_name(0)).exists()

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from maint_assets.errors import StalePlanError
 from maint_assets.log_cleanup import deletion
-from maint_assets.log_cleanup.deletion import cleaned
+from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import plan_of, planned, planned_rows, sidecar_log
@@ -183,8 +183,8 @@ def test_a_nested_sidecar_that_is_lost_between_two_batches_stops_the_deletion(
         meanwhile(builder)
         yield from batches[1:]
 
-    with pytest.raises(StalePlanError, match="is gone or changed"):
-        cleaned(loses(), plan, Location.of(str(tmp_path / "ledger")))
+    with pytest.raises(StalePlanError, match="is gone or was changed"):
+        delete_planned(loses(), plan, Location.of(str(tmp_path / "ledger")))
 
     assert found.anchor_version == 10
     assert not (builder.log / f"{1:020d}.json").exists()

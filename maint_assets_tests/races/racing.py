@@ -26,11 +26,11 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from maint_assets.commit.checkpoint.writer import write_checkpoint
-from maint_assets.compaction.execution import Terms, rewritten_batch
+from maint_assets.compaction.execution import ExecutionParameters, rewrite_batch
 from maint_assets.compaction.plan import CompactionPlan, Selection, ready_head
 from maint_assets.compaction.planning.bin_plan import planned_bins
 from maint_assets.compaction.planning.schema import BINS_MEASURES, COMPACTION_ARROW, PLANNED
-from maint_assets.compaction.planning.tasks import commit_batches, packages
+from maint_assets.compaction.planning.tasks import commit_batches, rewrite_tasks
 from maint_assets.compaction.writing.target import rewriting
 from maint_assets.datasets.parts import Part, Target
 from maint_assets.delta.names import commit_name
@@ -274,7 +274,7 @@ class Racing:
     ) -> Iterator[list[dict[str, Any]]]:
         """The ledger of each batch, as the executing stage makes it."""
         head = ready_head(plan, max_age_ms=DAY_MS, now_ms=_now_ms())
-        found = packages(
+        found = rewrite_tasks(
             self.spark,
             parts,
             plan_bytes=plan.bytes,
@@ -282,9 +282,9 @@ class Racing:
             parallelism=1,
             table=plan.table,
         )
-        terms = Terms(plan, head, rewriting(head, plan.selection), clock)
+        terms = ExecutionParameters(plan, head, rewriting(head, plan.selection), clock)
         for batch in commit_batches(found, max_bytes=max_bytes):
-            done = rewritten_batch(self.spark, batch, terms, scratch=self._scratch())
+            done = rewrite_batch(self.spark, batch, terms, scratch=self._scratch())
             yield done.to_pylist()
 
     def _take(self, rows: list[dict[str, Any]], kind: str) -> None:

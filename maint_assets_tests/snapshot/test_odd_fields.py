@@ -135,5 +135,5 @@ def test_partition_columns_that_the_schema_lacks_are_named(
         code, _, said = run(command, table.path, *options)
         assert code == 1, command
         assert f"{table.path}: {0:020d}.json has metaData with partitionColumns {columns}" in said
-        assert "; commit metaData whose" in said
+        assert "; commit metaData with" in said
     assert tree(table.path) == before

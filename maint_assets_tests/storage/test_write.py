@@ -143,7 +143,7 @@ def test_conflict_without_end_and_without_a_file_is_no_lost_race(
 ) -> None:
     store = Conflict(monkeypatch, times=1_000)
 
-    with pytest.raises(OSError, match="is not there"):
+    with pytest.raises(OSError, match="is absent"):
         put_if_absent(Location.of(str(tmp_path)), "1.json", b"ours")
 
     assert store.puts == write.CONFLICTS

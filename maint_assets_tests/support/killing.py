@@ -49,12 +49,14 @@ class Step:
 
 
 STEPS = {
-    "plan written": Step(f"{_STAGES}:packages", "before", commits=0),
+    "plan written": Step(f"{_STAGES}:rewrite_tasks", "before", commits=0),
     "data file half written": Step(f"{_WRITE}:new_file", "half", commits=0, orphans=1),
-    "written by Spark": Step("maint_assets.compaction.engines.spark:packed", "before", commits=0),
+    "written by Spark": Step(
+        "maint_assets.compaction.engines.spark:task_groups", "before", commits=0
+    ),
     "copied from Spark": Step(f"{_WRITE}:shutil.copyfileobj", "before", commits=0, orphans=1),
-    "ordered: sampled": Step(f"{_ORDERED}:divided", "before", commits=0),
-    "ordered: divided": Step(f"{_ORDERED}:ordered_file", "before", commits=0),
+    "ordered: sampled": Step(f"{_ORDERED}:write_runs", "before", commits=0),
+    "ordered: divided": Step(f"{_ORDERED}:write_ordered_file", "before", commits=0),
     "ordered: written": Step(f"{_ORDERED}:_assembled", "before", commits=0, orphans=1),
     "data files written": Step(
         f"{_EXECUTION}:commit_rewrites", "before", nth=2, commits=1, orphans=1
@@ -70,7 +72,7 @@ STEPS = {
     "hint copied": Step(
         "maint_assets.commit.whole_files:_synced", "after", nth=2, left="._last_checkpoint.*.tmp"
     ),
-    "hint moved": Step("maint_assets.commit.checkpoint.last_checkpoint:replace", "after"),
+    "hint moved": Step("maint_assets.commit.checkpoint.last_checkpoint:replace_file", "after"),
 }
 """What lies between any two steps of a compaction of four commits, in their order."""
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from maint_assets.cli import commands
+from maint_assets_tests.support.documented import differences
 
 
 class Shell:
@@ -28,10 +29,12 @@ class Shell:
         return code, out, err
 
     def json(self, *arguments: object) -> dict[str, Any]:
-        """The one JSON object on stdout."""
+        """The one JSON object on stdout, which is as docs/cli.md says."""
         code, out, err = self(*arguments, "--json")
         assert code == 0, err
-        return json.loads(out)
+        found = json.loads(out)
+        assert differences(str(arguments[0]), found, paths="--paths" in arguments) == []
+        return found
 
 
 def refused(found: tuple[int, str, str], *, code: int, said: str) -> None:

@@ -291,7 +291,7 @@ def test_checksum_that_disagrees_refuses_the_plan(tmp_path: Path, chain_of: Chai
     crc = table.log / f"{2:020}.crc"
     crc.write_text(crc.read_text().replace('"numFiles": 3', '"numFiles": 4'))
 
-    with pytest.raises(ChecksumMismatchError, match="says 4"):
+    with pytest.raises(ChecksumMismatchError, match="records 4"):
         chain_of(tmp_path).plan()
 
     assert (tmp_path / "x").exists()

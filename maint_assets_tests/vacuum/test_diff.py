@@ -14,7 +14,7 @@ from maint_assets.datasets.parts import PartSlice, Target
 from maint_assets.delta.names import hadoop_checksum
 from maint_assets.delta.paths import parents
 from maint_assets.snapshot.schemas import SNAPSHOT_ARROW
-from maint_assets.vacuum.diff import HELD, MISSING, SAID_SCHEMA, judged, said
+from maint_assets.vacuum.diff import FACT_SCHEMA, HELD, MISSING, path_facts, planned_rows
 from maint_assets.vacuum.listing import LISTING_SCHEMA
 from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
 
@@ -73,12 +73,14 @@ def plan(sources: Sources, buckets: int) -> set[tuple[Any, ...]]:
             .written(pa.Table.from_pylist(rows, schema).to_batches())
             .parts
         ]
-        every = pa.Table.from_batches(said(read, cutoff_ms=CUTOFF_MS), arrow_schema(SAID_SCHEMA))
+        every = pa.Table.from_batches(
+            path_facts(read, cutoff_ms=CUTOFF_MS), arrow_schema(FACT_SCHEMA)
+        )
     bucket = [zlib.crc32(path.encode()) % buckets for path in every["path"].to_pylist()]
     return {
         (row["path"], row["kind"], row["removed_in_version"])
         for number in range(buckets)
-        for batch in judged(
+        for batch in planned_rows(
             every.filter(pa.array([each == number for each in bucket], pa.bool_())).to_batches(),
             is_missing=lambda paths: pa.repeat(pa.scalar(value=True), len(paths)),
         )

@@ -119,7 +119,7 @@ def test_a_disk_that_fills_up_ends_the_deletion_and_the_next_finishes_it(
 
     assert len(list(tmp_path.glob("s*"))) == 1_500
     assert "outcomes of 2000 of 4500 paths are recorded" in str(raised.value)
-    assert "what became of the last 1000 paths is not recorded yet" in str(raised.value)
+    assert "the outcomes of the last 1000 paths are not recorded yet" in str(raised.value)
     filler.unlink()
     again = chain.execute(report)
     assert again.error is None
@@ -164,7 +164,7 @@ def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
     assert done.stderr.strip().splitlines()[-1] == (
         f"maint_assets.errors.StorageError: {table.path}: directory closed/ cannot be read "
-        "(Permission denied); allow reading it, or mend the disk"
+        "(Permission denied); allow reading it, or check the disk"
     )
 
 

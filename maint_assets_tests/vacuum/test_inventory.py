@@ -190,7 +190,7 @@ def test_an_inventory_of_another_place_is_refused_by_an_example(
     source = as_parquet(spark, rows, tmp_path / "inventory")
 
     with pytest.raises(
-        InventoryError, match=r"none of the \d+ paths .* lies in the table, hdfs://"
+        InventoryError, match=r"none of the \d+ paths .* is inside the table, hdfs://"
     ):
         chain_of(table.path, mode="inventory", inventory=source).plan()
 
@@ -266,7 +266,7 @@ def test_a_partial_inventory_is_no_broken_table_but_a_missing_file_is(
         ([{"size": 1, "isDir": False, "modificationTime": 1}], "lacks the column path"),
         (
             [{"path": "a", "size": "big", "isDir": False, "modificationTime": 1}],
-            "has other types",
+            "has wrong column types",
         ),
     ],
 )
@@ -370,5 +370,5 @@ def test_an_odd_name_of_an_inventory_is_told_in_one_sentence(
 ) -> None:
     table = story(tmp_path)
 
-    with pytest.raises(InventoryError, match="name a path or a table"):
+    with pytest.raises(InventoryError, match="give a path or the name of a table"):
         chain_of(table.path, mode="inventory", inventory=name).plan()

@@ -1,4 +1,4 @@
-"""What people see of the compaction chain: summary lines and checks."""
+"""Compaction in the UI: summaries in Markdown, pictures and checks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORDS = {
     "postponed": "postponed (max_bytes_per_run)",
     "disputed": "added and removed by one commit",
 }
-"""Reasons as people read them."""
+"""Reasons in words."""
 
 
 def bins_line(planned: BinsSummary) -> str:
@@ -67,7 +67,7 @@ def rewritten_line(done: RewrittenSummary) -> str:
 
 
 def verified_line(done: RewrittenSummary) -> str:
-    """Of how many bins the rows were compared."""
+    """For how many bins the rows were compared."""
     if not done.verified_bins:
         return "rows compared in no bin"
     bins = human_count(done.bins, "bin")
@@ -75,7 +75,7 @@ def verified_line(done: RewrittenSummary) -> str:
 
 
 def planned_picture(planned: BinsSummary) -> str:
-    """Live files by size, and how many of them are to be rewritten, as a picture."""
+    """Picture of live files by size, and of those to rewrite."""
     return size_histogram(
         planned.sizes,
         planned.planned_sizes,
@@ -85,7 +85,7 @@ def planned_picture(planned: BinsSummary) -> str:
 
 
 def sizes_picture(done: RewrittenSummary) -> str:
-    """Live files by size before and after, as a picture."""
+    """Picture of live files by size, before and after."""
     return size_histogram(
         done.sizes_before,
         done.sizes_after,
@@ -95,11 +95,11 @@ def sizes_picture(done: RewrittenSummary) -> str:
 
 
 SKIPPING_COLUMNS = 4
-"""As many columns as a picture shows without being hidden by Dagster."""
+"""Columns of the order in the picture; Dagster hides Markdown that is longer."""
 
 
 def skipping_picture(done: RewrittenSummary) -> str | None:
-    """Which share of the files a lookup reads by each column of the order, before and after."""
+    """Picture of the share of files that a lookup reads, by column, before and after."""
     if not done.skipping:
         return None
     rows: list[tuple[str, float, float]] = []

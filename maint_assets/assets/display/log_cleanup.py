@@ -1,4 +1,4 @@
-"""What people see of the log cleanup chain: summary lines and checks."""
+"""Log cleanup in the UI: summaries in Markdown, and checks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from maint_assets.assets.checks import Check
 from maint_assets.assets.numbers import human_bytes, human_count, human_rest, human_time
-from maint_assets.delta.timestamps import shown_length
+from maint_assets.delta.timestamps import duration_text
 from maint_assets.log_cleanup.plan import STOP_REASONS
 
 if TYPE_CHECKING:
@@ -29,27 +29,27 @@ KINDS = {
     "temporary": "temporary file",
     "hadoop_checksum": "Hadoop checksum",
 }
-"""Kinds as people read them."""
+"""Kinds of log files in words."""
 
 _WAYS = {
     "disabled": "force (log_cleanup.force, --force) cleans it all the same",
     "no_checkpoint_before_cutoff": "create_anchor_checkpoint may write one",
     "anchor_invalid": "create_anchor_checkpoint may write another",
 }
-"""What would make a cleanup possible, by the reason that stops it."""
+"""What makes a cleanup possible, by the reason that prevents it."""
 
 _LINE = 40
-"""Characters of a summary that are seen beside a preview, whose path is longer."""
+"""Characters in a line of a summary that stay visible beside a preview with long paths."""
 
 _RUNS = 3
-"""Runs of versions that are named one by one."""
+"""How many ranges of versions are listed one by one."""
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _FOLDS = textwrap.TextWrapper(_LINE, break_long_words=False, break_on_hyphens=False)
 
 
 def counted(by_kind: Mapping[str, int]) -> str:
-    """``1,200 commits, 3 checkpoints``; no line ends after a number."""
+    """``1,200 commits, 3 checkpoints``; lines do not break after a number."""
     counts = (human_count(count, KINDS[kind]) for kind, count in by_kind.items())
     return ", ".join(count.replace(" ", _NO_BREAK) for count in counts)
 
@@ -72,22 +72,22 @@ def expired_line(planned: ExpiredLogsSummary) -> str:
 
 
 def stop_line(plan: LogCleanupPlan) -> str:
-    """Why nothing may go, its name, and what would change that."""
+    """Why nothing can be deleted, the name of the reason, and what would change that."""
     reason = plan.stop_reason or ""
     way = _WAYS.get(reason)
     return f"{STOP_REASONS[reason]} ({reason})" + (f"; {way}" if way else "")
 
 
 def since_line(planned: ExpiredLogsSummary) -> str:
-    """For how long versions are kept, and which was the newest when that time began."""
+    """The retention, and which version was the newest at the cutoff."""
     plan, newest = planned.plan, planned.cutoff_version
     then = "" if newest is None else f", when version {newest} was the newest"
-    kept = shown_length(plan.retention_ms)
+    kept = duration_text(plan.retention_ms)
     return f"Versions are kept for {kept}: since {human_time(plan.cutoff_ms)}{then}"
 
 
 def ends_line(planned: ExpiredLogsSummary) -> str:
-    """What the log begins with afterwards, and which versions can be read no more."""
+    """The checkpoint with which the log begins then, and the versions that become unreadable."""
     plan = planned.plan
     if plan.mode == "spark":
         return f"As delta-spark does it, {_ending(planned)}"
@@ -107,7 +107,7 @@ def _ending(planned: ExpiredLogsSummary) -> str:
 
 
 def _versions(planned: ExpiredLogsSummary) -> str:
-    """The versions that end, run by run where these are few."""
+    """The versions that become unreadable: as ranges, if these are few."""
     runs = planned.ending
     if len(runs) > _RUNS:
         return f"{planned.versions_ending:,} versions from {runs[0][0]} to {runs[-1][1]}"
@@ -130,13 +130,13 @@ def deleted_line(done: DeletedLogsSummary) -> str:
 
 
 def left_line(done: DeletedLogsSummary) -> str:
-    """What is left of the log, and from where on it can be read."""
+    """The size of the log afterwards, and the oldest version that can be read."""
     left = f"{human_count(done.log_files, 'file')}, {human_bytes(done.log_bytes)}"
     return f"{left}, are left; versions from {done.earliest_version} on can be read"
 
 
 def _folded(*sentences: str) -> str:
-    """Sentences in lines of Markdown that can be read beside a wide preview."""
+    """Sentences wrapped into lines of Markdown that fit beside a wide preview."""
     lines = (line for each in sentences for line in _FOLDS.wrap(each))
     return "  \n".join(lines)
 

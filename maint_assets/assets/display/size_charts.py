@@ -1,4 +1,4 @@
-"""Pictures in the UI: SVG in Markdown, as Dagster shows no other."""
+"""Bar charts in the UI: SVG in Markdown, the only form in which Dagster shows pictures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 INLINE = 1_000
-"""Dagster hides Markdown of so many characters behind a link."""
+"""Dagster hides Markdown of this many characters behind a link."""
 
 WIDTH, ROW, BAR = 270, 40, 264
 FIRST, SECOND, TEXT = "b4bcd0", "4f43dd", "4a5568"
@@ -19,7 +19,7 @@ _SAFE = " !$'()*+,-./:;=@"
 def size_histogram(
     first: Mapping[str, int], second: Mapping[str, int], *, names: tuple[str, str], told: str
 ) -> str:
-    """Two numbers of files of each size, a bar each, longest for the most.
+    """Chart of two file counts for each size class, the longest bar for the largest count.
 
     ``names`` say what the two numbers are, ``told`` is how both are written in a line of text.
     """
@@ -35,7 +35,7 @@ def size_histogram(
 def paired_bars(
     rows: Sequence[tuple[str, float, float]], *, names: tuple[str, str], title: str
 ) -> str:
-    """Two bars below each line of text, longest for the most; ``names`` say what they are."""
+    """Chart with two bars below each line of text; ``names`` are the legend."""
     most = max([number for _, *numbers in rows for number in numbers if number], default=1)
     texts = [_text(16, 12, names[0]), _text(146, 12, names[1])]
     bars = ["M0 3h10v10H0z"], ["M130 3h10v10h-10z"]
@@ -60,7 +60,7 @@ def markdown(shapes: str, height: int, title: str) -> str:
 
 
 def _words(size: str, sizes: list[str]) -> str:
-    """The name of a size without signs, from where the one before ends."""
+    """The name of a size class in words, beginning where the class before ends."""
     at = sizes.index(size)
     if at and size.startswith("<"):
         return f"{sizes[at - 1].strip('<').split()[0]} to {size.strip('<')}"

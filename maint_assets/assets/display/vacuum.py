@@ -1,4 +1,4 @@
-"""What a person sees of a vacuum in the UI: each stage in a line of Markdown."""
+"""The vacuum in the UI: a summary of each stage in Markdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def snapshot_line(seen: SnapshotSummary) -> str:
-    """The version, what lives in it and what is refused, in Markdown."""
+    """Version, live files, tombstones, and refused operations, in Markdown."""
     refused = "; ".join(reason for why in seen.refused.values() for reason in why)
     return (
         f"**Version {seen.version}** of {human_time(seen.timestamp_ms)}: "
@@ -29,13 +29,13 @@ def snapshot_line(seen: SnapshotSummary) -> str:
 
 
 def valid_files_line(kept: ValidFilesSummary) -> str:
-    """How many paths must stay, by reason, in Markdown."""
+    """How many paths retained versions need, by reason, in Markdown."""
     by = ", ".join(f"{count:,} {name}" for name, count in kept.by_reason.items() if count)
     return f"**{human_count(kept.paths, 'path')} must stay**: {by or 'none'}"
 
 
 def listing_line(found: ListingSummary) -> str:
-    """What lies under the table root, in Markdown."""
+    """The files and directories under the table root, in Markdown."""
     nested = (
         f", {human_count(found.nested_tables, 'other Delta table')} left alone"
         if found.nested_tables

@@ -14,7 +14,7 @@ from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.commit.checkpoint.writer import write_checkpoint
 from maint_assets.commit.transaction import refuse_clock_skew
 from maint_assets.compaction.engines.arrow import REWRITTEN_ARROW
-from maint_assets.compaction.execution import Terms, rewritten_batch
+from maint_assets.compaction.execution import ExecutionParameters, rewrite_batch
 from maint_assets.compaction.plan import CompactionPlan, Selection, ready_head
 from maint_assets.compaction.planning.bin_plan import planned_bins
 from maint_assets.compaction.planning.partition_filter import failed_values
@@ -25,7 +25,7 @@ from maint_assets.compaction.planning.schema import (
     PLANNED,
     PLANNED_REASONS,
 )
-from maint_assets.compaction.planning.tasks import commit_batches, packages
+from maint_assets.compaction.planning.tasks import commit_batches, rewrite_tasks
 from maint_assets.compaction.reporting.metrics import (
     REWRITTEN_COUNTS,
     REWRITTEN_MEASURES,
@@ -59,7 +59,7 @@ SHOWN_REASONS = 20
 
 @dataclass(frozen=True, slots=True)
 class BinsSummary:
-    """The plan, the files of its bins by the reason why they are rewritten, and by size.
+    """The plan of a rewrite, with its files by reason and by size.
 
     ``sizes`` counts all live files, ``planned_sizes`` those of bins.
     """
@@ -74,10 +74,10 @@ class BinsSummary:
 class RewrittenSummary:
     """What a rewrite did; sizes in bytes, rows are live ones.
 
-    ``bins`` were committed, in ``versions`` and as ``bins_by_engine`` (arrow, spark) says;
+    ``bins`` were committed, in ``versions``, by the engines in ``bins_by_engine`` (arrow, spark);
     ``dropped``, ``refused`` and ``failed`` count bins that were not, ``not_committed`` says why.
     ``verified_bins`` are committed ones whose new file was read again and compared with its inputs
-    row by row. ``metrics`` are Delta's numbers. ``skipping`` is what the order of rows is worth.
+    row by row. ``metrics`` are those of Delta's OPTIMIZE, ``skipping`` tells files read by lookups.
     """
 
     plan_digest: str
@@ -106,7 +106,7 @@ class RewrittenSummary:
 
 
 def compaction_bins_stage(run: StageRun) -> StageResult:
-    """The plan: which live files are rewritten together, a pure function of the snapshot."""
+    """Plan which live files to rewrite together: a pure function of the snapshot."""
     seen = run.summary("snapshot", SnapshotSummary)
     refuse_mismatch(seen)
     refuse_operation(seen, "rewrite")
@@ -135,9 +135,9 @@ def compaction_bins_stage(run: StageRun) -> StageResult:
 
 
 def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
-    """The execution of the plan of ``compaction_bins``: each batch rewritten, committed, recorded.
+    """Execute the plan of ``compaction_bins``: rewrite, commit and record it batch by batch.
 
-    Raises what forbids the execution before anything is written; RewriteError when bins failed,
+    Refusals are raised before anything is written, RewriteError for failed bins
     after all others are committed.
     """
     seen = _approved_bins(run, approval)
@@ -164,7 +164,7 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
 
 
 def _approved_bins(run: StageRun, approval: Approval) -> BinsSummary:
-    """The summary of the plan, once it is the approved one and its rows are those of its digest."""
+    """The summary of the plan, if it is the approved one and its rows still have its digest."""
     seen = run.summary("compaction_bins", BinsSummary)
     plan = seen.plan
     approval.refuse_other(run, "compaction_bins", plan.digest, table=plan.table)
@@ -173,18 +173,18 @@ def _approved_bins(run: StageRun, approval: Approval) -> BinsSummary:
     return seen
 
 
-def _terms(run: StageRun, plan: CompactionPlan) -> Terms:
-    """On which terms the plan is executed. Raises what forbids it."""
+def _terms(run: StageRun, plan: CompactionPlan) -> ExecutionParameters:
+    """The parameters of the execution. Raises whatever forbids it."""
     settings = run.table.compaction
     max_age_ms = milliseconds(settings.plan_max_age)
     head = ready_head(plan, max_age_ms=max_age_ms, now_ms=run.now_ms())
     if plan.files and not settings.allow_clock_skew:
         refuse_clock_skew(head.location, now_ms=run.now_ms())
-    return Terms(plan, head, rewriting(head, plan.selection), run.now_ms)
+    return ExecutionParameters(plan, head, rewriting(head, plan.selection), run.now_ms)
 
 
 def _summary(  # noqa: PLR0913
-    terms: Terms,
+    terms: ExecutionParameters,
     total: Written,
     outcome: Outcome,
     *,
@@ -222,14 +222,14 @@ def _summary(  # noqa: PLR0913
     )
 
 
-def _dataset(terms: Terms, total: Written) -> Dataset:
+def _dataset(terms: ExecutionParameters, total: Written) -> Dataset:
     return Dataset(total.rows, terms.plan.digest, total.measured)
 
 
 def _raise_unfinished(
     run: StageRun, plan: CompactionPlan, summary: RewrittenSummary, *, ended: Exception | None
 ) -> None:
-    """Raises what ended the execution early, or RewriteError where bins failed."""
+    """Raise what ended the execution early, or RewriteError if bins failed."""
     if run.is_stopping and not run.is_held:
         raise _stopped(run, summary, plan)
     if ended is not None:
@@ -251,14 +251,16 @@ def _stopped(run: StageRun, summary: RewrittenSummary, plan: CompactionPlan) -> 
     )
 
 
-def _executed(run: StageRun, terms: Terms) -> tuple[Written, Outcome, Exception | None]:
-    """What was written to the ledger, what became of the bins, and the error that ended it early.
+def _executed(
+    run: StageRun, terms: ExecutionParameters
+) -> tuple[Written, Outcome, Exception | None]:
+    """Execute the batches: rows in the ledger, the outcome of bins, the error that ended it early.
 
-    An error before the first commit is raised. What is whole counts, whatever comes then.
+    An error before the first commit is raised; after it, completed batches count.
     """
     plan, settings = terms.plan, run.table.compaction
     max_bytes = settings.max_bytes_per_commit
-    planned = packages(
+    planned = rewrite_tasks(
         run.spark,
         run.upstream("compaction_bins").parts(),
         plan_bytes=plan.bytes,
@@ -269,14 +271,14 @@ def _executed(run: StageRun, terms: Terms) -> tuple[Written, Outcome, Exception 
     check = RowCheck(settings.verify_rows, plan.digest, planned[0].bin if planned else None)
     terms = replace(terms, how=replace(terms.how, row_check=check))
     target = Target(run.output.rows_location.path, REWRITTEN_ARROW, REWRITTEN_MEASURES)
-    total = target.nothing()
+    total = target.empty()
     outcome = Outcome(terms.how.schema.partitions, terms.how.ordering)
     for batch in commit_batches(planned, max_bytes=max_bytes):
         if run.is_stopping:
             return total, outcome, None
         try:
-            with run.output.scratch() as scratch, typed_errors(), run.told_to_stop(scratch):
-                done = rewritten_batch(run.spark, batch, terms, scratch=scratch)
+            with run.output.scratch() as scratch, typed_errors(), run.stop_signal_in(scratch):
+                done = rewrite_batch(run.spark, batch, terms, scratch=scratch)
         except (MaintError, *SPARK_ERRORS, OSError) as error:
             if not outcome.versions:
                 raise
@@ -287,8 +289,10 @@ def _executed(run: StageRun, terms: Terms) -> tuple[Written, Outcome, Exception 
     return total, outcome, None
 
 
-def _skipping(run: StageRun, terms: Terms, outcome: Outcome) -> list[ColumnSkipping] | None:
-    """What readers skip now; None without an order, and where it cannot be told."""
+def _skipping(
+    run: StageRun, terms: ExecutionParameters, outcome: Outcome
+) -> list[ColumnSkipping] | None:
+    """Data skipping before and after; None without an order, or if it cannot be computed."""
     if terms.how.ordering is None or not outcome.versions or run.is_stopping:
         return None
     try:
@@ -307,7 +311,7 @@ def _skipping(run: StageRun, terms: Terms, outcome: Outcome) -> list[ColumnSkipp
 
 
 def _checkpointed(run: StageRun, head: TableHead, versions: list[int]) -> int | None:
-    """The newest of the committed versions at which the table wants a checkpoint, written.
+    """Write a checkpoint of the newest committed version that is due for one.
 
     A checkpoint that cannot be written is no failure: the commits are there, and the next writer
     makes one.
@@ -339,7 +343,7 @@ def _sizes_after(sizes: dict[str, int], measured: Mapping[str, int]) -> dict[str
 
 
 def asked_selection(settings: CompactionSettings) -> Selection:
-    """What the settings ask of the plan."""
+    """The selection of files from the settings."""
     target = settings.target_file_size
     return Selection(
         target_bytes=target,

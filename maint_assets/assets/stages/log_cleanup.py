@@ -22,9 +22,9 @@ from maint_assets.config import milliseconds
 from maint_assets.datasets.columns import arrow_schema
 from maint_assets.datasets.ledger import ledger_parts, refuse_unrecorded
 from maint_assets.datasets.parts import Target, Written
-from maint_assets.datasets.rows import told, units
+from maint_assets.datasets.rows import encode_result, units
 from maint_assets.delta.properties import TableProperties
-from maint_assets.delta.timestamps import shown_length
+from maint_assets.delta.timestamps import duration_text
 from maint_assets.errors import DeletionFailedError, LogGapError, StalePlanError
 from maint_assets.log_cleanup.boundary import proven_anchors
 from maint_assets.log_cleanup.comparing import Cluster, is_small
@@ -74,7 +74,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ExpiredLogsSummary:
-    """The plan by kind, and the log that it was made from; sizes in bytes.
+    """The plan of a log cleanup by kind, and the size of the log; sizes in bytes.
 
     ``cutoff_version`` is the newest commit at or before the cutoff, ``versions_ending`` counts
     those that cannot be read afterwards but could before, ``ending`` has first and last of each run
@@ -98,7 +98,7 @@ class ExpiredLogsSummary:
 
 @dataclass(frozen=True, slots=True)
 class DeletedLogsSummary:
-    """What a log cleanup did; bytes of the files that are gone, all numbers of files.
+    """What a log cleanup did: numbers of files, bytes of deleted files.
 
     ``earliest_version`` is the oldest version that can be read afterwards, ``checkpoint_version``
     the checkpoint that was written for the log to begin with.
@@ -122,21 +122,21 @@ class DeletedLogsSummary:
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """What the planning task is asked, and what is known of checkpoints."""
+    """Input of the planning task: the terms, and the verdicts on checkpoints."""
 
     terms: Terms
     proven: list[tuple[Checkpoint, Soundness]]
 
 
 class _Planned(msgspec.Struct, frozen=True):
-    """What the planning task tells the driver."""
+    """Output of the planning task."""
 
     written: Written
     findings: Findings
 
 
 def expired_logs_stage(run: StageRun) -> StageResult:
-    """The plan: files of the log that no version which is kept needs, or why there is none."""
+    """Plan which log files no retained version needs, or why none can be deleted."""
     seen = run.summary("snapshot", SnapshotSummary)
     refuse_mismatch(seen)
     refuse_operation(seen, "clean_log")
@@ -164,10 +164,10 @@ def expired_logs_stage(run: StageRun) -> StageResult:
 
 
 def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
-    """The execution of the plan of ``expired_logs``: the anchor, then the files, each recorded.
+    """Execute the plan of ``expired_logs``: write the anchor, then delete and record each file.
 
-    Raises what forbids the execution before anything is touched, DeletionFailedError when planned
-    files are still there afterwards.
+    Refusals are raised before anything is touched, DeletionFailedError if planned
+    files could not be deleted.
     """
     seen = run.summary("expired_logs", ExpiredLogsSummary)
     plan, settings = seen.plan, run.table.log_cleanup
@@ -221,14 +221,14 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
 
 
 def log_deletion_progress(run: StageRun) -> Share | None:
-    """The planned files whose outcome is recorded."""
+    """Planned files with a recorded outcome."""
     return recorded_share(
         run, "expired_logs", lambda: run.summary("expired_logs", ExpiredLogsSummary).plan.files
     )
 
 
 def _asked_terms(seen: SnapshotSummary, settings: LogCleanupSettings, *, planned_ms: int) -> Terms:
-    """What the settings ask of the plan; RetentionError for a retention that is too short."""
+    """The terms of the plan from the settings. Raises RetentionError for a retention too short."""
     if seen.properties is None:
         raise StalePlanError(
             seen.table, "its snapshot is of an older version of us", "run the chain again"
@@ -255,7 +255,7 @@ def _kept_ms(properties: TableProperties, *, settings: LogCleanupSettings, table
 
 
 def _refuse_more_kept(plan: LogCleanupPlan, settings: LogCleanupSettings) -> None:
-    """StalePlanError when the settings keep versions now that the plan lets go."""
+    """Raise StalePlanError if the settings now retain versions that the plan gives up."""
     kept, anchor = settings.min_keep_version, plan.anchor_version
     if kept is not None and anchor is not None and kept < anchor:
         found = f"version {kept} is to be kept now, the plan keeps from {anchor} on"
@@ -263,17 +263,17 @@ def _refuse_more_kept(plan: LogCleanupPlan, settings: LogCleanupSettings) -> Non
 
 
 def _notes(asked: Terms, settings: LogCleanupSettings) -> list[str]:
-    """Why versions are kept longer than the table says, where nobody asked for it."""
+    """Notes on why versions are kept longer than the table's own retention."""
     if settings.retention is not None or asked.retention_ms == asked.table_retention_ms:
         return []
     return [
-        f"versions are kept as long as removed files, {shown_length(asked.retention_ms)}: the "
-        f"table's log retention of {shown_length(asked.table_retention_ms)} is shorter"
+        f"versions are kept as long as removed files, {duration_text(asked.retention_ms)}: the "
+        f"table's log retention of {duration_text(asked.table_retention_ms)} is shorter"
     ]
 
 
 def _lite_notes(run: StageRun, seen: SnapshotSummary, found: Findings) -> list[str]:
-    """What our own VACUUM in mode lite loses: commits that no VACUUM has come to."""
+    """Notes on commits that VACUUM LITE has not handled yet and would need."""
     told, anchor = seen.expired_log["handled"], found.anchor_version
     handled = -1 if told is None else told
     is_used = handled >= 0 or run.table.vacuum.mode == "lite"
@@ -284,14 +284,14 @@ def _lite_notes(run: StageRun, seen: SnapshotSummary, found: Findings) -> list[s
 
 
 def _planned(run: StageRun, asked: Terms) -> _Planned:
-    """The rows of the plan, written by the task that found them."""
+    """The rows of the plan, written by the task that computes them."""
     place = Location.of(run.table.uri)
     target = Target(run.output.rows_location.path, arrow_schema(EXPIRED_SCHEMA), EXPIRED_MEASURES)
 
     def planned(some: list[_Asked]) -> Iterator[pa.RecordBatch]:
         for each in some:
             rows, found = expired_logs(place, each.terms, dict(each.proven))
-            yield told(_Planned(target.written(rows.to_batches()), found))
+            yield encode_result(_Planned(target.written(rows.to_batches()), found))
 
     unit = _Asked(asked, list(_proven(run, asked).items()))
     (made,) = units(run.spark, [[unit]], planned, kind=_Asked).values(_Planned)
@@ -299,7 +299,7 @@ def _planned(run: StageRun, asked: Terms) -> _Planned:
 
 
 def _proven(run: StageRun, asked: Terms) -> Proven:
-    """The soundness of possible anchors of a large log; the planning task looks at small ones."""
+    """Verdicts on possible anchors of a large log; for small logs the planning task finds them."""
     log = log_directory(Location.of(run.table.uri))
     if not asked.enabled or asked.mode == "spark" or is_small(log):
         return {}
@@ -335,9 +335,9 @@ def _plan(
 
 
 def _written_anchor(run: StageRun, head: TableHead, plan: LogCleanupPlan) -> int | None:
-    """The version of the checkpoint that the plan asks for, written; None when it asks for none.
+    """Write the anchor checkpoint if the plan asks for one; its version, or None.
 
-    Nothing has expired in it: newer versions, which are made of it then, may keep it longer.
+    It keeps all tombstones: later versions are replayed from it, and may retain them longer.
     """
     if not plan.creates_anchor or plan.anchor_version is None:
         return None
@@ -381,7 +381,7 @@ def _raise_failed(plan: LogCleanupPlan, summary: DeletedLogsSummary) -> None:
 
 
 def _refuse_unreadable(plan: LogCleanupPlan, summary: DeletedLogsSummary) -> None:
-    """LogGapError when a version that was to be kept cannot be made of the log any more."""
+    """Raise LogGapError if a version that was to be kept cannot be replayed any more."""
     if not plan.files:
         return
     found, promised = summary.earliest_version, plan.earliest_version_after
@@ -397,7 +397,7 @@ def _refuse_unreadable(plan: LogCleanupPlan, summary: DeletedLogsSummary) -> Non
 
 
 def _gmt(time_ms: int) -> str:
-    """A time as Java prints one, as far as it has a date."""
+    """A time as Java prints it."""
     shown = human_time(time_ms)
     if not shown.endswith("UTC"):
         return shown

@@ -1,4 +1,4 @@
-"""The vacuum chain stage by stage: upstream rows in, rows and summary out, nothing else."""
+"""The planning stages of the vacuum chain: upstream rows in, rows and a summary out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from maint_assets.storage import read
 from maint_assets.storage.location import Location
 from maint_assets.vacuum import history
 from maint_assets.vacuum.aliases import NO_ALIASES, Aliases, aliases
-from maint_assets.vacuum.cross_checks import not_there
+from maint_assets.vacuum.cross_checks import are_missing
 from maint_assets.vacuum.diff import (
     DIFF_MEASURES,
     DIFF_SCHEMA,
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 
 def snapshot_stage(run: StageRun) -> StageResult:
-    """The state of the newest version, and the cutoff that the whole chain uses."""
+    """Replay the newest version, and fix the cutoff for the whole chain."""
     head = table_head(Location.of(run.table.uri))
     mark = commit_mark(head.location, head.version)
     refuse_unsupported(head.protocol, Operation.READ, table=head.table)
@@ -117,7 +117,7 @@ def snapshot_stage(run: StageRun) -> StageResult:
 
 
 def valid_files_stage(run: StageRun) -> StageResult:
-    """The paths that must stay; the first stage that refuses what VACUUM must not do."""
+    """Find the paths that retained versions need; refuses tables that VACUUM must not touch."""
     seen = run.summary("snapshot", SnapshotSummary)
     refuse_mismatch(seen)
     asked = run.table.vacuum.retention
@@ -137,7 +137,7 @@ def valid_files_stage(run: StageRun) -> StageResult:
 
 
 def listing_stage(run: StageRun) -> StageResult:
-    """Everything found under the table root, or what an inventory or the log says is there."""
+    """List the files under the table root, or those of an inventory, or those the log removed."""
     seen = run.summary("snapshot", SnapshotSummary)
     started = time.monotonic()
     written = _listed(run, _walk(seen), seen)
@@ -203,7 +203,7 @@ def _expired_log(seen: SnapshotSummary) -> ExpiredLog:
 
 
 def diff_stage(run: StageRun) -> StageResult:
-    """The plan: what may go, by kind, with the commit that removed it."""
+    """Plan what to delete, by kind, with the commit that removed each file."""
     seen = run.summary("snapshot", SnapshotSummary)
     found = run.summary("listing", ListingSummary)
     kept = run.summary("valid_files", ValidFilesSummary)
@@ -227,7 +227,7 @@ def diff_stage(run: StageRun) -> StageResult:
 
 
 def _aliases(run: StageRun, seen: SnapshotSummary, *, linked: int) -> Aliases:
-    """What the plan has in common with files outside of the table, and with those behind links."""
+    """Paths of the plan that are the same files as live ones outside the root or behind links."""
     if not seen.outside and not linked and not read.has_mounts(Location.of(seen.table)):
         return NO_ALIASES
     with run.output.scratch() as scratch:
@@ -247,14 +247,14 @@ def _retained(seen: SnapshotSummary) -> Retained:
 
 
 def _is_missing(mode: str, seen: SnapshotSummary) -> IsMissing:
-    """Which active files a plan calls missing, by what its listing looked at."""
+    """The rule by which a live file counts as missing, for a kind of listing."""
     if mode == "lite":
         return nothing_is_missing
-    return partial(not_there, table=Location.of(seen.table).path)
+    return partial(are_missing, table=Location.of(seen.table).path)
 
 
 def _refuse_workspace_inside(run: StageRun, head: TableHead) -> None:
-    """ConfigError when plans and ledgers would lie where the table's own garbage lies."""
+    """Raise ConfigError if plans and ledgers would be written among the table's own files."""
     below = relative_name(run.output.location.path, head.root)
     if is_outside(below) or is_hidden_path(below, head.metadata.partition_columns, iceberg=False):
         return
@@ -266,7 +266,7 @@ def _refuse_workspace_inside(run: StageRun, head: TableHead) -> None:
 
 
 def asked_retention_ms(head: TableHead, settings: VacuumSettings) -> int:
-    """The retention in ms that the settings ask of the table; RetentionError if too short."""
+    """The retention of the settings in ms. Raises RetentionError if it is too short."""
     asked = None if settings.retention is None else milliseconds(settings.retention)
     return retention_ms(
         head.properties, asked, allow_short=settings.allow_short_retention, table=head.table
@@ -274,7 +274,7 @@ def asked_retention_ms(head: TableHead, settings: VacuumSettings) -> int:
 
 
 def _refuse_mixed_snapshots(run: StageRun, *made_from: str) -> None:
-    """StalePlanError when stages that a plan combines saw different snapshots."""
+    """Raise StalePlanError if the upstream stages were made from different snapshots."""
     if set(made_from) != {run.run_of("snapshot")}:
         raise StalePlanError(
             run.table.uri,
@@ -317,9 +317,9 @@ def _plan(
 def _handled_version(
     seen: SnapshotSummary, found: ListingSummary, held_version: int | None
 ) -> int | None:
-    """The version up to which nothing is left once a plan is done; None when it cannot tell.
+    """The version up to which the log is handled after the plan is executed; None if unknown.
 
-    A removed file that is there and not old enough holds its version back.
+    A removed file that exists and is too young holds back the commit that removed it.
     """
     complete = _expired_log(seen).complete
     if found.mode == "inventory" or complete is None:
@@ -328,7 +328,7 @@ def _handled_version(
 
 
 def _table_bytes(seen: SnapshotSummary, found: ListingSummary, planned_bytes: int) -> int:
-    """What the table takes: as listed; if only some of it was, what lives and what may go."""
+    """Bytes of the table: as listed, or those of live and planned files if not all were listed."""
     return found.bytes if found.mode == "full" else seen.live_bytes + planned_bytes
 
 

@@ -1,4 +1,4 @@
-"""The executing stage of the vacuum chain: approval, guard, START, deletion, END, verification."""
+"""The executing stage of the vacuum chain: approve, check limits, START, delete, END, verify."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from maint_assets.config import milliseconds
 from maint_assets.datasets.ledger import Tally, ledger_parts, refuse_unrecorded, tally
 from maint_assets.errors import DeletionFailedError, MaintError, StorageError
 from maint_assets.vacuum import history
-from maint_assets.vacuum.cross_checks import LOOKS, missing_files
+from maint_assets.vacuum.cross_checks import CHECKS_PER_TASK, missing_files
 from maint_assets.vacuum.deletion import (
     DELETION_SCHEMA,
     SMALL_PLAN,
@@ -28,7 +28,7 @@ from maint_assets.vacuum.deletion import (
     recorded,
 )
 from maint_assets.vacuum.diff import DIFF_SCHEMA
-from maint_assets.vacuum.handled import handled, handled_version
+from maint_assets.vacuum.handled import handled_by, handled_version
 from maint_assets.vacuum.plan import Deleted, Limits, refuse_beyond
 from maint_assets.vacuum.summaries import DeletionSummary, DiffSummary
 
@@ -41,45 +41,33 @@ if TYPE_CHECKING:
     from maint_assets.assets.stage_run import StageRun
     from maint_assets.config import VacuumSettings
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
     from maint_assets.vacuum.plan import VacuumPlan
 
 
 def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
-    """The execution of the plan of ``diff``: approved by its digest, or of this very run.
+    """Execute the plan of ``diff``, approved by its digest or made by the same run.
 
     Raises StalePlanError, GuardError and UnsupportedFeatureError before anything is touched,
     DeletionFailedError when planned paths are still there afterwards.
     """
-    plan = run.summary("diff", DiffSummary).plan
-    approval.refuse_other(run, "diff", plan.digest, table=plan.table)
-    refuse_other_rows(run, "diff", DIFF_SCHEMA, marks=(plan.table_id,), digest=plan.digest)
-    limits = _limits(run.table.vacuum)
-    refuse_beyond(plan, limits, attended=approval.is_attended)
-    head = ready_head(plan, limits, now_ms=run.now_ms())
+    plan = _approved_plan(run, approval)
+    head = ready_head(plan, _limits(run.table.vacuum), now_ms=run.now_ms())
     history.log_planned(plan, dry_run=False)
     started = time.monotonic()
     done = _recorded_run(run, plan, head)
     seconds = time.monotonic() - started
     history.log_deleted(plan, done)
-    summary = DeletionSummary(
-        plan_digest=plan.digest,
-        files=done.files,
-        directories=done.directories,
-        bytes=done.bytes,
-        missing=done.missing,
-        failed=done.failed,
-        skipped=done.skipped,
+    ledger, written = run.output.rows_location, Dataset(done.paths, plan.digest, {})
+    summary = _summary(
+        plan,
+        done,
         active_missing=_active_missing(run, plan) if done.files else plan.missing_files,
-        seconds=round(seconds, 3),
-        files_per_second=round(done.files / seconds, 1),
-        start_version=done.start_version,
-        end_version=done.end_version,
-        ledger=run.output.rows_location.path,
+        seconds=seconds,
+        ledger=ledger,
         approved_by=approval.by,
-        active_missing_before=plan.missing_files,
     )
-    written = Dataset(done.paths, plan.digest, {})
-    run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
+    run.output.write_manifest(written, *ledger_parts(ledger))
     made = run.result(written, summary)
     _raise_failed(plan, summary)
     if not summary.skipped:
@@ -88,13 +76,22 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
 
 
 def deletion_progress(run: StageRun) -> Share | None:
-    """The planned paths whose outcome is recorded."""
+    """Planned paths with a recorded outcome."""
     return recorded_share(run, "diff", lambda: run.summary("diff", DiffSummary).plan.paths)
 
 
+def _approved_plan(run: StageRun, approval: Approval) -> VacuumPlan:
+    """The plan, if it is approved, its rows still have its digest, and it is within the limits."""
+    plan = run.summary("diff", DiffSummary).plan
+    approval.refuse_other(run, "diff", plan.digest, table=plan.table)
+    refuse_other_rows(run, "diff", DIFF_SCHEMA, marks=(plan.table_id,), digest=plan.digest)
+    refuse_beyond(plan, _limits(run.table.vacuum), attended=approval.is_attended)
+    return plan
+
+
 def _note_handled(run: StageRun, plan: VacuumPlan, head: TableHead) -> None:
-    """Notes how far the log is handled now, never an older version than before."""
-    found = handled(plan, head.location)
+    """Record up to which version the log is handled; never goes back."""
+    found = handled_by(plan, head.location)
     if found is None:
         return
     if found.version > handled_version(run.store.handled(run.table.name), head):
@@ -102,7 +99,7 @@ def _note_handled(run: StageRun, plan: VacuumPlan, head: TableHead) -> None:
 
 
 def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
-    """The deletion between START and END; END says FAILED whatever ends it early."""
+    """Delete between the START and END commits; END says FAILED if anything ends it early."""
     refuse_unrecorded(run.output.rows_location, plan.paths)
     if plan.files + plan.directories == 0:
         return Deleted(0, 0, 0, 0, 0, 0)
@@ -143,7 +140,7 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
 
 
 def _tally_of(totals: Iterable[Row]) -> Tally:
-    """The outcomes that tasks tell."""
+    """The tally of the outcomes that tasks returned."""
     files, directories, size = Counter[str](), Counter[str](), 0
     for row in totals:
         (directories if row["is_directory"] else files)[row["outcome"]] += row["paths"]
@@ -164,10 +161,38 @@ def _deleted_of(found: Tally) -> Deleted:
     )
 
 
+def _summary(
+    plan: VacuumPlan,
+    done: Deleted,
+    *,
+    active_missing: int | None,
+    seconds: float,
+    ledger: Location,
+    approved_by: str | None,
+) -> DeletionSummary:
+    return DeletionSummary(
+        plan_digest=plan.digest,
+        files=done.files,
+        directories=done.directories,
+        bytes=done.bytes,
+        missing=done.missing,
+        failed=done.failed,
+        skipped=done.skipped,
+        active_missing=active_missing,
+        seconds=round(seconds, 3),
+        files_per_second=round(done.files / seconds, 1),
+        start_version=done.start_version,
+        end_version=done.end_version,
+        ledger=ledger.path,
+        approved_by=approved_by,
+        active_missing_before=plan.missing_files,
+    )
+
+
 def _active_missing(run: StageRun, plan: VacuumPlan) -> int | None:
-    """Active files that are not there now; None where an interrupt ended the look."""
+    """The number of live files that are missing now; None if an interrupt ended the count."""
     try:
-        kept = run.rows("valid_files", task_rows=LOOKS)
+        kept = run.rows("valid_files", task_rows=CHECKS_PER_TASK)
         counts = missing_files(kept, table=plan.table).collect()
     except (*SPARK_ERRORS, OSError, *INTERRUPTS):
         if not run.is_stopping:

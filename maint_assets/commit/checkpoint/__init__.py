@@ -1,1 +1,1 @@
-"""Checkpoints: their shape, their parts, and the hint to the last one."""
+"""Writing checkpoints: their part files, and the ``_last_checkpoint`` hint."""

@@ -1,4 +1,4 @@
-"""The files of a new checkpoint: written to scratch by tasks, merged, and counted for a check."""
+"""The files of a new checkpoint: written to scratch by tasks, merged, and counted for checks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from maint_assets.datasets.leaves import bounded_leaves
-from maint_assets.datasets.parts import row_hashes, unwritten
-from maint_assets.datasets.rows import told, units
+from maint_assets.datasets.parts import as_storage_error, row_hashes
+from maint_assets.datasets.rows import encode_result, units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,7 +33,10 @@ _MASK = (1 << 64) - 1
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Counts of a checkpoint file. ``paths`` is the sum of the hashes of all paths."""
+    """Counts of a checkpoint file. ``paths`` is the sum of the hashes of all paths, modulo 2**64.
+
+    Equal counts of what was written and what is read back show that no action was lost.
+    """
 
     rows: int = 0
     adds: int = 0
@@ -49,19 +52,22 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class StatePart(msgspec.Struct, frozen=True):
-    """One scratch file of file actions, with the counts of what was written."""
+    """One scratch file of adds and removes, with the counts of what was written."""
 
     path: str
     counts: Counts
 
 
-def state_parts(rows: Iterable[Rows], shape: CheckpointShape, *, directory: str) -> list[StatePart]:
-    """Write file actions (FULL_ARROW) in the given shape, in the tasks that compute them."""
+def write_parts(rows: Iterable[Rows], shape: CheckpointShape, *, directory: str) -> list[StatePart]:
+    """Write file actions (rows of FULL_ARROW) in the given shape, in the tasks that compute them.
+
+    Each part has at most PART_ROWS rows and becomes one sidecar of a V2 checkpoint.
+    """
     write = partial(_parts, schema=shape.schema, directory=directory, most=PART_ROWS)
     return [part for some in rows for part in some.then(shape.rows, write).values(StatePart)]
 
 
-def joined(
+def merge_parts(
     spark: SparkSession,
     parts: Iterable[StatePart],
     others: list[dict[str, Any]],
@@ -69,23 +75,23 @@ def joined(
     shape: CheckpointShape,
     directory: str,
 ) -> Path:
-    """Merge all parts and the non-file actions into one file, in one task."""
+    """Merge all parts and the non-file actions into one local file, in one task."""
     target, schema = str(Path(directory) / f"{uuid.uuid4()}.parquet"), shape.classic_schema
 
     def join(some: list[StatePart]) -> Iterator[pa.RecordBatch]:
-        with unwritten(directory):
+        with as_storage_error(directory):
             Path(directory).mkdir(parents=True, exist_ok=True)
             with _writer(target, schema) as writer:
                 writer.write_table(pa.Table.from_pylist(others, schema))
                 for batch in _batches(part.path for part in some):
                     writer.write_batch(_widened(batch, schema))
-        yield told(target)
+        yield encode_result(target)
 
     (made,) = units(spark, [list(parts)], join, kind=StatePart).values(str)
     return Path(made)
 
 
-def counts(path: Path) -> Counts:
+def read_counts(path: Path) -> Counts:
     """Read a checkpoint file back and count what it contains, in bounded memory."""
     with pq.ParquetFile(str(path)) as file:
         names = {"add": ("path", "size"), "remove": ("path",), "protocol": (), "metaData": ()}
@@ -106,14 +112,14 @@ def _parts(
 ) -> Iterator[pa.RecordBatch]:
     """Write rows in parts of at most ``most`` rows; yields one row per part."""
     part: _Part | None = None
-    with unwritten(directory):
+    with as_storage_error(directory):
         Path(directory).mkdir(parents=True, exist_ok=True)
     for batch in _sliced(rows, min(most, _BATCH_ROWS)):
         if part is not None and part.counts.rows + batch.num_rows > most:
             yield part.closed()
             part = None
         part = part or _Part(str(Path(directory) / f"{uuid.uuid4()}.parquet"), schema)
-        with unwritten(directory):
+        with as_storage_error(directory):
             part.append(batch)
     if part is not None:
         yield part.closed()
@@ -136,9 +142,9 @@ class _Part:
         self.counts += _counted(batch)
 
     def closed(self) -> pa.RecordBatch:
-        with unwritten(self._path):
+        with as_storage_error(self._path):
             self._writer.close()
-        return told(StatePart(self._path, self.counts))
+        return encode_result(StatePart(self._path, self.counts))
 
 
 def _writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
@@ -147,7 +153,7 @@ def _writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
         schema,
         compression="snappy",
         store_schema=False,
-        # For readers that push filters down to typed partition values and statistics.
+        # Footer statistics serve readers that filter on typed partition values and statistics.
         write_statistics=bounded_leaves(schema),  # pyright: ignore[reportArgumentType]
     )
 

@@ -1,7 +1,7 @@
-"""Checkpoints: the state of a version in one place, put there whole, and read back before use.
+"""Write the checkpoint of a version: computed on executors, read back, then put in place whole.
 
-Single-file checkpoints as PROTOCOL's "V1 Spec" names them, V2 ones where the table's policy asks
-for them: a top file in JSON, file actions in sidecars (logs.md 15).
+A classic single-file checkpoint (PROTOCOL, "V1 Spec"), or a V2 checkpoint with a JSON top file and
+the file actions in sidecars ("V2 Spec") where ``delta.checkpointPolicy`` is ``v2``.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import pyarrow as pa
 from maint_assets.commit.checkpoint.last_checkpoint import (
     Members,
     classic_members,
-    moved_hint,
     schema_json,
     v2_members,
+    write_hint,
 )
-from maint_assets.commit.checkpoint.parts import Counts, counts, joined, state_parts
+from maint_assets.commit.checkpoint.parts import Counts, merge_parts, read_counts, write_parts
 from maint_assets.commit.whole_files import put_file_if_absent
 from maint_assets.delta.features import Operation, feature_names, refuse_unsupported
 from maint_assets.errors import ChecksumMismatchError, CommitError, one_line
 from maint_assets.snapshot.checkpoint_shape import CheckpointShape
-from maint_assets.snapshot.control_state import overview
+from maint_assets.snapshot.control_state import non_file_actions
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, SIDECARS
 from maint_assets.snapshot.summary import checksum_agreement
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 class WrittenCheckpoint:
     """A checkpoint of a version; sizes in bytes, ``files`` below the table root, top file first.
 
-    Where one was there already, ``made`` is False and the numbers are those of none.
+    If the version had a checkpoint already, ``made`` is False and all numbers are 0.
     """
 
     version: int
@@ -68,45 +68,47 @@ class WrittenCheckpoint:
 def write_checkpoint(
     spark: SparkSession, head: TableHead, *, parallelism: int, scratch: str, now_ms: int | None
 ) -> WrittenCheckpoint:
-    """The checkpoint of the head's version, written unless it has one.
+    """Write the checkpoint of the head's version, unless it has one, and update the hint.
 
-    Tombstones and applications stay that are within the table's own retentions, all of them without
-    a time: newer versions may have longer ones. Raises
-    UnsupportedFeatureError, ChecksumMismatchError, CommitError, CorruptLogError or LogGapError;
-    the hint moves only to what was read back, and never to an older version.
+    With ``now_ms``, tombstones and ``txn`` actions older than the table's retentions are left out.
+    Without it (a version before the newest) all are kept, since the newest version may have longer
+    retentions. The hint moves only to a checkpoint that was read back, never to an older version.
+    Raises UnsupportedFeatureError, ChecksumMismatchError, CommitError, CorruptLogError or
+    LogGapError.
     """
     refuse_unsupported(head.protocol, Operation.CHECKPOINT, table=head.table)
     if _has_one(head):
         return WrittenCheckpoint(head.version, made=False)
     made = str(Path(scratch) / str(uuid.uuid4()))
-    others = overview(head, now_ms=now_ms).rows()
+    others = non_file_actions(head, now_ms=now_ms).rows()
     shape = CheckpointShape.of(head)
     retention_ms = head.properties.deleted_file_retention_ms
     kept_after_ms = None if now_ms is None else now_ms - retention_ms
     state = file_state(
         spark, head, kept_after_ms=kept_after_ms, parallelism=parallelism, scratch=f"{made}/keys"
     )
-    parts = state_parts(state, shape, directory=made)
+    parts = write_parts(state, shape, directory=made)
     held = reduce(add, (part.counts for part in parts), Counts())
+    # A wrong replay must not become a checkpoint: readers would trust it above the commits.
     _refuse_mismatch(head, held)
     try:
         if _is_v2(head):
-            done = _v2(head, others, parts, shape=shape)
+            done = _put_v2(head, others, parts, shape=shape)
         else:
-            file = joined(spark, parts, others, shape=shape, directory=made)
-            done = _classic(head, file, held, shape=shape, others=len(others))
+            file = merge_parts(spark, parts, others, shape=shape, directory=made)
+            done = _put_classic(head, file, held, shape=shape, others=len(others))
     except OSError as error:
         found = f"checkpoint {head.version} cannot be written ({one_line(error)})"
         raise CommitError(head.table, found, "make room, or allow writing") from error
     if done is None:
-        return _others(head)
+        return _existing(head)
     return _with_hint(head, *done)
 
 
-def _classic(
+def _put_classic(
     head: TableHead, file: Path, held: Counts, *, shape: CheckpointShape, others: int
 ) -> tuple[WrittenCheckpoint, Members] | None:
-    """The single file, put, and what the hint says of it; None when another one has its name."""
+    """Put a single-file checkpoint in place; None if a file of its name is there already."""
     path = f"{LOG}/{head.version:020d}.checkpoint.parquet"
     whole = held + Counts(rows=others, protocols=1, metadata=1)
     if not put_file_if_absent(head.location, path, file, check=partial(_check, head, whole)):
@@ -114,10 +116,10 @@ def _classic(
     return _written(head, (path,), held, actions=whole.rows), classic_members(shape.classic_schema)
 
 
-def _v2(
+def _put_v2(
     head: TableHead, others: list[Members], parts: list[StatePart], *, shape: CheckpointShape
 ) -> tuple[WrittenCheckpoint, Members]:
-    """Sidecars, then the top file that names them; and what the hint says of them."""
+    """Put a V2 checkpoint in place: the sidecars first, so that no top file names absent ones."""
     named = f"{head.version:020d}.checkpoint"
     paths = [
         f"{SIDECARS}/{named}.{number:010d}.{len(parts):010d}.{uuid.uuid4()}.parquet"
@@ -126,7 +128,7 @@ def _v2(
     for part, path in zip(parts, paths, strict=True):
         check = partial(_check, head, part.counts)
         if not put_file_if_absent(head.location, path, Path(part.path), check=check):
-            raise CommitError(head.table, f"{path} is there already", "run again")
+            raise CommitError(head.table, f"{path} exists already", "run again")
     held = reduce(add, (part.counts for part in parts), Counts())
     sidecars = [_sidecar(head, path) for path in paths]
     tags = _tags(held, sidecars, schema_json(shape.schema))
@@ -135,14 +137,16 @@ def _v2(
     top = f"{LOG}/{named}.{uuid.uuid4()}.json"
     body = "".join(map(_line, [*rows, *({"sidecar": each} for each in sidecars)])).encode()
     if not put_if_absent(head.location, top, body) or read.content(head.location, top) != body:
-        raise CommitError(head.table, f"{top} is not what was written", "remove that file")
+        raise CommitError(
+            head.table, f"{top} does not hold what was written", "remove that file, and run again"
+        )
     actions = held.rows + len(rows) + len(sidecars)
     hint = v2_members(_sidecar(head, top), others=rows, sidecars=sidecars)
     return _written(head, (top, *paths), held, actions=actions), hint
 
 
 def _tags(held: Counts, sidecars: list[Members], schema: str | None) -> dict[str, str]:
-    """What a V2 checkpoint tells of its sidecars, as Delta does."""
+    """Tags of ``checkpointMetadata`` that summarise the sidecars, as delta-spark writes them."""
     tags = {
         "sidecarNumActions": str(held.rows),
         "sidecarSizeInBytes": str(sum(each["sizeInBytes"] for each in sidecars)),
@@ -152,15 +156,15 @@ def _tags(held: Counts, sidecars: list[Members], schema: str | None) -> dict[str
 
 
 def _check(head: TableHead, expected: Counts, copy: Path) -> None:
-    """CommitError when a file does not hold what was written into it."""
+    """Raise CommitError if a file, read back, has other counts than what was written into it."""
     try:
-        found = counts(copy)
+        found = read_counts(copy)
     except (OSError, pa.ArrowException) as error:
         found = one_line(error)
     if found != expected:
         raise CommitError(
             head.table,
-            f"checkpoint {head.version} was written wrongly: {found}, not {expected}",
+            f"checkpoint {head.version} was not written correctly: found {found}, not {expected}",
             "check the disk, and run again",
         )
 
@@ -170,7 +174,7 @@ def _refuse_mismatch(head: TableHead, held: Counts) -> None:
     agreement = checksum_agreement(head, metrics)
     if agreement not in {"agrees", "absent"}:
         raise ChecksumMismatchError(
-            head.table, agreement, "find out which of both is wrong before anything is written"
+            head.table, agreement, "find out which of the two is wrong before anything is written"
         )
 
 
@@ -184,10 +188,10 @@ def _is_v2(head: TableHead) -> bool:
     return has_feature and head.properties.checkpoint_policy == "v2"
 
 
-def _others(head: TableHead) -> WrittenCheckpoint:
-    """The checkpoint that somebody else has put there; CommitError when it cannot be read."""
+def _existing(head: TableHead) -> WrittenCheckpoint:
+    """The checkpoint that another writer put there; CommitError if it is not a complete one."""
     if not _has_one(table_head(head.location, head.version)):
-        found = f"{head.version:020d}.checkpoint.parquet is there already and cannot be read"
+        found = f"{head.version:020d}.checkpoint.parquet exists already and cannot be read"
         raise CommitError(head.table, found, "remove that file, and run again")
     return WrittenCheckpoint(head.version, made=False)
 
@@ -208,9 +212,9 @@ def _written(
 
 
 def _with_hint(head: TableHead, placed: WrittenCheckpoint, members: Members) -> WrittenCheckpoint:
-    """The checkpoint, with the hint moved to it unless that points to a newer one.
+    """Move the hint to the checkpoint, unless it points to a newer one.
 
-    Raises CommitError where it cannot be moved: the checkpoint is in place.
+    Raises CommitError if the hint cannot be written; the checkpoint is in place by then.
     """
     numbers = {
         "version": placed.version,
@@ -219,11 +223,16 @@ def _with_hint(head: TableHead, placed: WrittenCheckpoint, members: Members) -> 
         "numOfAddFiles": placed.adds,
     }
     try:
-        moved = moved_hint(head, {**numbers, **members})
+        moved = write_hint(head, {**numbers, **members})
     except OSError as error:
-        found = f"checkpoint {head.version} is there, _last_checkpoint not ({one_line(error)})"
+        found = (
+            f"checkpoint {head.version} is written, "
+            f"but _last_checkpoint cannot be ({one_line(error)})"
+        )
         raise CommitError(
-            head.table, found, "make room, or allow writing: readers find it by its name"
+            head.table,
+            found,
+            "make room, or allow writing; readers find the checkpoint by listing",
         ) from error
     logger.info("%s: checkpoint %s of %s actions", head.table, head.version, placed.actions)
     return changed(placed, hint_moved=moved)
@@ -243,7 +252,7 @@ def _size_and_mtime(head: TableHead, path: str) -> tuple[int, int]:
 
 
 def _present(row: Members) -> Members:
-    """One action as the log has it: what is None is left out."""
+    """An action as the log writes it: without the fields that are None."""
     return {
         name: {key: value for key, value in fields.items() if value is not None}
         for name, fields in row.items()

@@ -1,1 +1,1 @@
-"""Commits of rewritten files, put after whatever other writers committed."""
+"""Commits of rewritten files, rebased on the commits of other writers."""

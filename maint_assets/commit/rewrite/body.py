@@ -1,6 +1,6 @@
-"""The text of a rewrite's commit: commitInfo, adds, removes, and the mark of the row ids.
+"""The log file of a rewrite's commit: commitInfo, adds, removes, and the row id high-water mark.
 
-No line can change data: ``dataChange`` is false wherever it is written.
+``dataChange`` is false in every add and remove: a rewrite moves rows and changes none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from maint_assets.commit.rewrite.metrics import operation_metrics
-from maint_assets.commit.rewrite.row_ids import RowTracking, numbered
+from maint_assets.commit.rewrite.row_ids import RowTracking, with_row_ids
 from maint_assets.commit.transaction import ENGINE
 from maint_assets.delta.conflicts import ROW_TRACKING_DOMAIN
 
@@ -28,10 +28,10 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class CommitFrame:
-    """What a commit says beside its files.
+    """The fields of a commit that do not depend on its files.
 
     ``in_commit_ms`` is None for a table without in-commit timestamps; ``mark`` is the row id
-    high-water mark that it finds.
+    high-water mark before this commit.
     """
 
     table: str
@@ -44,11 +44,14 @@ class CommitFrame:
 
 
 def commit_body(bins: Sequence[RewrittenBin], frame: CommitFrame, request: RewriteRequest) -> bytes:
-    """The bytes of the log file that commits these bins (PROTOCOL, "Actions")."""
+    """The bytes of the log file that commits these bins, one JSON action a line.
+
+    See PROTOCOL, "Actions". ``commitInfo`` comes first, as "In-Commit Timestamps" demands.
+    """
     lines = [{"commitInfo": _commit_info(bins, frame, request)}]
     after = frame.mark
     if frame.tracking is not RowTracking.OFF:
-        bins, after = numbered(bins, mark=frame.mark, version=frame.version, table=frame.table)
+        bins, after = with_row_ids(bins, mark=frame.mark, version=frame.version, table=frame.table)
     lines += [{"add": _add(file)} for each in bins for file in each.outputs]
     lines += _removes(bins, request.deletion_timestamp_ms)
     if after != frame.mark:
@@ -106,6 +109,7 @@ def _remove(file: Add, deletion_ms: int) -> Line:
         deletionVector=file.deletion_vector,
         baseRowId=file.base_row_id,
         defaultRowCommitVersion=file.default_row_commit_version,
+        # delta-spark's removes of an OPTIMIZE have no other statistics.
         stats=None if rows is None else f'{{"numRecords":{rows}}}',
     )
 

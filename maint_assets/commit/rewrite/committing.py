@@ -1,4 +1,9 @@
-"""The commit of rewritten files: what others left of the batch, in the next free version."""
+"""Commit a batch of rewritten bins, beside other writers, as the next free version.
+
+Each try first reads the commits that came since the plan, drops the bins that lost an input to
+them, and writes the rest by put-if-absent. A write whose outcome is in doubt is never repeated
+blindly: the next look at the log finds our ``txnId`` if it did succeed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from maint_assets.commit.rewrite.body import CommitFrame, commit_body
 from maint_assets.commit.rewrite.metrics import operation_metrics
 from maint_assets.commit.rewrite.soundness import refuse_unsound
 from maint_assets.commit.rewrite.values import Committed, DroppedBin
-from maint_assets.commit.rewrite.winners import Winners
+from maint_assets.commit.rewrite.winners import ConcurrentCommits
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import commit_name
 from maint_assets.errors import (
@@ -36,11 +41,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FAULTS = 5
-"""So many failed writes of one version end a commit: the storage is not to be waited for."""
+"""After this many failed writes of one version the commit gives up."""
 
 _FULL = errno.ENOSPC, errno.EDQUOT
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
-"""How the Rust below obstore writes an errno into a text."""
+"""obstore raises the errno of its Rust I/O only inside the text of its errors."""
 
 _PAUSE_S, _LONGEST_PAUSE_S = 0.02, 2.0
 
@@ -48,17 +53,19 @@ _PAUSE_S, _LONGEST_PAUSE_S = 0.02, 2.0
 def commit_rewrites(
     head: TableHead, bins: Sequence[RewrittenBin], request: RewriteRequest
 ) -> Committed:
-    """What became of the bins that were planned on ``head``, in one commit.
+    """Commit the bins that were planned on ``head``, in one version.
 
-    A bin that lost an input to a newer commit is dropped alone. Raises ConflictError when a
-    newer commit closed the door or every race was lost, UnknownOutcomeError when nobody knows
-    what was written, NoRoomError for a full disk, CommitError for a batch that is not sound, and
-    StalePlanError, LogGapError, CorruptLogError or StorageError for a log that cannot be followed.
+    A bin that lost an input to a newer commit is dropped, and the others are committed.
+
+    Raises ConflictError if a newer commit rules out the whole batch or all attempts lost the race,
+    UnknownOutcomeError if a write failed and may have succeeded, NoRoomError for a full disk,
+    CommitError for an unsound batch, and StalePlanError, LogGapError, CorruptLogError or
+    StorageError if the newer commits cannot be read from the planned version on.
     """
     refuse_unsupported(head.protocol, Operation.REWRITE, table=head.table)
     refuse_unsound(head, bins, request)
     timestamp_ms = request.now_ms()
-    winners = Winners(head, bins, request)
+    winners = ConcurrentCommits(head, bins, request)
     tries = _Tries(head.table, request)
     while True:
         winners.refresh()
@@ -74,9 +81,11 @@ def commit_rewrites(
 
 @dataclass(slots=True)
 class _Tries:
-    """How often a commit was tried; ``doubt`` is why nobody knows what ``version`` is, if so.
+    """Attempts to write the commit.
 
-    ``tries`` of ``version`` are counted, and its ``faults``, and those for want of room (``full``).
+    ``count`` is the number of all attempts; ``tries`` those of ``version``, of which ``faults``
+    failed, ``full`` of them for lack of space. ``doubt`` is why ``version`` may or may not hold
+    our commit; None if it does not.
     """
 
     table: str
@@ -89,8 +98,9 @@ class _Tries:
     doubt: str | None = None
 
     def put(self, head: TableHead, version: int, body: bytes) -> bool:
-        """Whether the version is written now; False, after a pause, when it may be tried again."""
-        if version > self.version:  # the log shows that the one in doubt is another writer's
+        """Try to write the version; False, after a pause, if the log must be looked at again."""
+        # A version after the one in doubt: the log shows that another writer has the latter.
+        if version > self.version:
             self.version, self.doubt = version, None
             self.faults = self.full = self.tries = 0
         self._refuse_more(head)
@@ -99,7 +109,8 @@ class _Tries:
         try:
             if put_if_absent(head.location, f"{LOG}/{commit_name(version)}", body):
                 return True
-            self.doubt = "it is there, but not listed"
+            # Another writer's, or ours after all: the next look at the log decides.
+            self.doubt = "it exists, but is not listed yet"
         except OSError as error:
             self.faults, self.doubt = self.faults + 1, one_line(error)
             self.full += _is_full(error)
@@ -112,29 +123,33 @@ class _Tries:
         if self.faults < FAULTS and self.count < self.request.attempts:
             return
         if self.doubt is None:
-            what = f"{self.count} tries to commit {self.request.operation} lost the race"
+            what = f"{self.count} attempts to commit {self.request.operation} lost the race"
             raise ConflictError(self.table, what, "run again later")
         if self._is_absent(head):
             what = f"{commit_name(self.version)} cannot be written (the disk or a quota is full)"
             raise NoRoomError(self.table, what, "make room, and run again")
         what = f"{commit_name(self.version)} may or may not hold the rewrite ({self.doubt})"
-        remedy = f"look there for txnId {self.request.txn_id} before any new file is removed"
+        remedy = f"look for txnId {self.request.txn_id} in it before removing any new file"
         raise UnknownOutcomeError(self.table, what, remedy)
 
     def _is_absent(self, head: TableHead) -> bool:
-        """Whether the version is surely not there: no try wrote it, and a look finds none."""
+        """Whether the version is certainly absent.
+
+        A write that fails for lack of space leaves no file; any other failure may still succeed
+        later on a network file system.
+        """
         name = f"{LOG}/{commit_name(self.version)}"
         return self.full == self.faults == self.tries and not read.exists(head.location, name)
 
 
 def _is_full(error: OSError) -> bool:
-    """Whether a write failed because the disk is full, or a quota used up."""
+    """Whether a write failed because the disk or a quota is full."""
     found = _OS_ERROR.search(str(error))
     return error.errno in _FULL or (found is not None and int(found[1]) in _FULL)
 
 
 def _frame(
-    head: TableHead, winners: Winners, request: RewriteRequest, *, timestamp_ms: int
+    head: TableHead, winners: ConcurrentCommits, request: RewriteRequest, *, timestamp_ms: int
 ) -> CommitFrame:
     has_ict = head.properties.in_commit_timestamps
     return CommitFrame(
@@ -148,13 +163,15 @@ def _frame(
     )
 
 
-def _recognised(own: OwnCommit, winners: Winners, bins: Sequence[RewrittenBin]) -> Committed:
-    """What a commit of ours that is in the log already did with the bins."""
+def _recognised(
+    own: OwnCommit, winners: ConcurrentCommits, bins: Sequence[RewrittenBin]
+) -> Committed:
+    """The result when the log holds a commit with our ``txnId`` already."""
     if any(own.shares(each) and not own.holds(each) for each in bins):
-        what = f"version {own.version} is of this transaction, but of other bins"
+        what = f"version {own.version} has this transaction's txnId, but other bins"
         raise CommitError(winners.table, what, "keep the new files, and plan again")
     left = winners.kept()
-    reason = f"version {own.version} is of this transaction, and has other files"
+    reason = f"version {own.version} has this transaction's txnId, but not these files"
     others = [DroppedBin(each.bin, reason) for each in left if not own.holds(each)]
     there = [each for each in left if own.holds(each)]
     return _committed(own.version, there, [*winners.dropped(), *others])

@@ -1,4 +1,4 @@
-"""The numbers of a commit of rewritten files, as the table's history shows them."""
+"""Operation metrics of a commit of rewritten files, as DESCRIBE HISTORY shows them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def operation_metrics(bins: Sequence[RewrittenBin]) -> dict[str, str]:
 
 
 def _percentile(ordered: Sequence[int], percent: int) -> int:
-    """By Delta's rule: the element at that share of the count; 0 where there is none."""
+    """The element at ``count * percent // 100``, delta-spark's rule; 0 for no elements."""
     at = min(len(ordered) * percent // 100, len(ordered) - 1)
     return ordered[at] if ordered else 0
 

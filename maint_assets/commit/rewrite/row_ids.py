@@ -1,4 +1,7 @@
-"""Row tracking at a commit (PROTOCOL, "Row Tracking"): the mark in the log, ids for new files."""
+"""Row tracking in a commit: the row id high-water mark of the log, and base row ids for new files.
+
+See PROTOCOL, "Row Tracking".
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ if TYPE_CHECKING:
     from maint_assets.snapshot.log import LogEntry
 
 NO_ROW_IDS = -1
-"""The mark of a table without any row id."""
+"""The high-water mark of a table without any row id."""
 
 _RESTORE = "restore the log from a backup or a replica"
 
 
 class RowTracking(Enum):
-    """How far a table tracks its rows."""
+    """Whether a table supports or enables row tracking; suspended tracking counts as off."""
 
     OFF = "new files get no ids"
     SUPPORTED = "new files get ids"
@@ -39,7 +42,7 @@ class RowTracking(Enum):
 
     @classmethod
     def of(cls, head: TableHead) -> RowTracking:
-        """That of the table: by its protocol and properties."""
+        """The row tracking of a table, by its protocol and properties."""
         supported = "rowTracking" in writer_feature_names(head.protocol)
         if not supported or head.properties.row_tracking_suspended:
             return cls.OFF
@@ -47,7 +50,7 @@ class RowTracking(Enum):
 
 
 def row_id_high_water_mark(head: TableHead) -> int:
-    """The highest row id that is taken at the head's version; -1 where the log holds none.
+    """The row id high-water mark at the head's version; NO_ROW_IDS if the log holds none.
 
     Raises CorruptLogError.
     """
@@ -61,12 +64,13 @@ def row_id_high_water_mark(head: TableHead) -> int:
     return NO_ROW_IDS
 
 
-def numbered(
+def with_row_ids(
     bins: Iterable[RewrittenBin], *, mark: int, version: int, table: str
 ) -> tuple[list[RewrittenBin], int]:
-    """The bins with row ids behind the mark in all outputs, for a commit of ``version``.
+    """Give all outputs fresh base row ids after ``mark``, for a commit of ``version``.
 
-    The new mark comes with them.
+    Returns the bins and the new high-water mark. Raises CommitError for an output without
+    ``numRecords``.
     """
     found: list[RewrittenBin] = []
     for each in bins:
@@ -83,7 +87,7 @@ def numbered(
 
 
 def _mark(head: TableHead, domains: Iterable[DomainMetadata], entry: LogEntry) -> int | None:
-    """The mark in a file of the log; None where it has none."""
+    """The high-water mark in a file of the log; None if it has none."""
     found = [domain for domain in domains if domain.domain == ROW_TRACKING_DOMAIN]
     if not found:
         return None
@@ -105,7 +109,7 @@ def _in_checkpoint(head: TableHead, entry: LogEntry) -> Iterable[DomainMetadata]
 
 
 def _in_json(head: TableHead, entry: LogEntry) -> Iterator[DomainMetadata]:
-    """Only lines that can hold a domain are parsed."""
+    """Domain metadata of a JSON file; lines that cannot hold any are not parsed."""
     every = read.lines(head.location, entry.path)
     lines = (line for line in every if may_hold(line, b"domainMetadata"))
     try:

@@ -1,4 +1,8 @@
-"""What a batch must be before it may be committed: the last look at what a rewrite made."""
+"""Validate a batch of rewritten bins before its commit.
+
+The engines verify rows as they write. These rules check what the commit would say, so that an
+error of an engine or of the planning never reaches the log.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +23,31 @@ if TYPE_CHECKING:
 
 
 def refuse_unsound(head: TableHead, bins: Sequence[RewrittenBin], request: RewriteRequest) -> None:
-    """CommitError that names the first fault of the batch; nothing when it has none."""
+    """Raise CommitError with the first fault of the batch, if it has any."""
     if RowTracking.of(head) is RowTracking.ENABLED and not request.row_ids_kept:
-        what = "row tracking is on, but the rewritten files do not keep the row ids"
-        raise CommitError(head.table, what, "rewrite them with their row ids")
+        what = "row tracking is enabled, but the rewritten files do not keep the row ids"
+        raise CommitError(head.table, what, "rewrite the files with their row ids")
     faults = chain(
         _repeated(head, bins),
         _misplaced(head, bins),
         (f"bin {each.bin}: {found}" for each in bins for rule in RULES for found in rule(each)),
     )
     if (first := next(faults, None)) is not None:
-        raise CommitError(head.table, first, "report this: the rewrite is not committed")
+        raise CommitError(head.table, first, "report this as a bug; nothing was committed")
 
 
 def _repeated(head: TableHead, bins: Sequence[RewrittenBin]) -> Iterator[str]:
-    """A file has one part in a commit: an input or an output, once."""
+    """Files that the batch names more than once, as an input or an output."""
     files = (file for each in bins for file in (*each.inputs, *each.outputs))
     counted = Counter(file_name(file.path, head.root) for file in files)
     yield from (f"{path} is in the batch more than once" for path, n in counted.items() if n > 1)
 
 
 def _misplaced(head: TableHead, bins: Sequence[RewrittenBin]) -> Iterator[str]:
-    """A new file has a value, null at least, for each partition column, by physical name."""
+    """New files without exactly one value (null included) per partition column.
+
+    Keys of ``partitionValues`` are physical column names (PROTOCOL, "Column Mapping").
+    """
     mapped = head.properties.column_mapping_mode != "none"
     schema = TableSchema.of(head.metadata, mapped=mapped, table=head.table)
     columns = {field.physical_name for field in schema.partitions}
@@ -67,12 +74,15 @@ def _empty(each: RewrittenBin) -> Iterator[str]:
 
 
 def _other_rows(each: RewrittenBin) -> Iterator[str]:
-    """Rows in are rows out, as far as the statistics of the inputs tell."""
+    """Different numbers of live input rows and output rows.
+
+    If some inputs have no ``numRecords``, only fewer output rows than known input rows are a fault.
+    """
     before = [file.live_records for file in each.inputs]
     after = sum(file.num_records or 0 for file in each.outputs)
     known = sum(rows for rows in before if rows is not None)
     if (None not in before and known != after) or known > after:
-        yield f"{known} rows became {after}"
+        yield f"its inputs have {known} rows, its outputs {after}"
 
 
 RULES: tuple[Callable[[RewrittenBin], Iterator[str]], ...] = (
@@ -81,4 +91,4 @@ RULES: tuple[Callable[[RewrittenBin], Iterator[str]], ...] = (
     _empty,
     _other_rows,
 )
-"""What each bin must be, one rule a function: the faults it finds."""
+"""The rules for one bin; each function yields the faults it finds."""

@@ -1,4 +1,4 @@
-"""The values of a rewrite's commit: what is to be committed, on which terms, what came of it."""
+"""The values of a rewrite's commit: its bins, its parameters and its result."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RewrittenBin:
-    """Files of a table and the new ones that hold the same rows.
+    """Live files of a table, and the new files that hold the same rows.
 
-    ``inputs`` are the add actions of the log, path verbatim. ``outputs`` have statistics, and
-    neither row ids nor versions yet; there are none where all rows of the inputs were deleted.
+    ``inputs`` are the add actions of the log, paths verbatim. ``outputs`` have statistics, but
+    no ``baseRowId`` or ``defaultRowCommitVersion`` yet, which the commit assigns. There are no
+    outputs if deletion vectors had deleted all rows of the inputs.
     """
 
     bin: str
@@ -28,11 +29,11 @@ class RewrittenBin:
 
 @dataclass(frozen=True, slots=True)
 class RewriteRequest:
-    """The terms of one commit.
+    """The parameters of one commit.
 
-    ``txn_id`` is unique to the batch: by it a commit is known as ours, also on a later run.
-    ``deletion_timestamp_ms`` is when the rewrite began. ``row_ids_kept`` says that the outputs
-    hold the row ids and commit versions of a table with row tracking in their columns.
+    ``txn_id`` is unique to the batch and identifies its commit, also to a later run.
+    ``deletion_timestamp_ms`` is when the rewrite began. ``row_ids_kept`` is True if the outputs
+    have the materialised row id and row commit version columns of row tracking.
     """
 
     operation: Literal["OPTIMIZE", "REORG"]
@@ -56,10 +57,10 @@ class DroppedBin:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What became of a batch: ``version`` is None where no bin was left to commit.
+    """The result of a batch: ``version`` is None if all bins were dropped.
 
-    ``metrics`` are the operation metrics of the commit. Inputs of ``kept`` bins are as the log
-    had them in the end.
+    ``metrics`` are the operation metrics of the commit. Inputs of ``kept`` bins are the add
+    actions that were live when the commit was made.
     """
 
     version: int | None

@@ -1,4 +1,7 @@
-"""The commits that came before ours: what they leave of a batch, and what the next one needs."""
+"""Concurrent commits that came first: which bins of a batch they invalidate.
+
+Also the version, timestamp and row id high-water mark that the next commit must build on.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING
 from maint_assets.commit.rewrite.row_ids import RowTracking, row_id_high_water_mark
 from maint_assets.commit.rewrite.values import DroppedBin, RewrittenBin
 from maint_assets.delta.actions import parse_action
-from maint_assets.delta.conflicts import Meaning, Planned, file_name, meaning
+from maint_assets.delta.conflicts import CommitEffect, RewriteBasis, commit_effect, file_name
 from maint_assets.errors import (
     CommitError,
     ConflictError,
@@ -34,7 +37,7 @@ _PLAN_AGAIN = "plan the rewrite again"
 
 @dataclass(frozen=True, slots=True)
 class OwnCommit:
-    """A commit in the log that bears our ``txnId``: its version, and the files that it names."""
+    """A commit in the log with our ``txnId``: its version, and the files it adds and removes."""
 
     version: int
     root: TableRoot
@@ -42,23 +45,23 @@ class OwnCommit:
     removed: frozenset[str]
 
     def holds(self, each: RewrittenBin) -> bool:
-        """Whether it replaced these inputs by these outputs."""
+        """Whether it removed all inputs and added all outputs of the bin."""
         removed = (file_name(file.path, self.root) for file in each.inputs)
         return self.added.issuperset(self._outputs(each)) and self.removed.issuperset(removed)
 
     def shares(self, each: RewrittenBin) -> bool:
-        """Whether it has any of these outputs."""
+        """Whether it added any output of the bin."""
         return not self.added.isdisjoint(self._outputs(each))
 
     def _outputs(self, each: RewrittenBin) -> list[str]:
         return [file_name(file.path, self.root) for file in each.outputs]
 
 
-class Winners:
-    """The newest version of a table as a batch that was planned on ``head`` sees it.
+class ConcurrentCommits:
+    """The commits since ``head`` on which a batch was planned, and what they do to its bins.
 
-    ``refresh`` takes in what has come since; ``version``, ``newest_ms`` (its time) and ``mark``
-    (of row ids) are then those of the newest commit, or ``own`` is the one that is ours already.
+    After ``refresh``, ``version``, ``newest_ms`` (its timestamp) and ``mark`` (the row id
+    high-water mark) are those of the newest commit; or ``own`` is our commit, found in the log.
     """
 
     def __init__(
@@ -74,24 +77,25 @@ class Winners:
             file_name(file.path, head.root): file for each in bins for file in each.inputs
         }
         outputs = frozenset(file_name(f.path, head.root) for each in bins for f in each.outputs)
-        self._planned = Planned(head.root, head.protocol, head.metadata, self._inputs, outputs)
+        self._planned = RewriteBasis(head.root, head.protocol, head.metadata, self._inputs, outputs)
         self._lost: dict[str, str] = {}
 
     def refresh(self) -> None:
-        """Takes in newer commits, up to one of ours.
+        """Read the commits that came since the last call, up to one of ours.
 
-        Raises ConflictError when one closes the door, CommitError when one has our new files,
-        StalePlanError, LogGapError and CorruptLogError when the log is not the planned one.
+        Raises ConflictError if one rules out the whole batch, CommitError if one adds our new
+        files, StalePlanError if the log was replaced, LogGapError if it has a gap, and
+        CorruptLogError if it cannot be read.
         """
         for entry in self._newer():
-            found = meaning(self._actions(entry), self._planned)
+            found = commit_effect(self._actions(entry), self._planned)
             if found.info is not None and found.info.txn_id == self._request.txn_id:
                 self.own = self._own(entry)
                 return
             self._take(found, entry)
 
     def kept(self) -> list[RewrittenBin]:
-        """The bins that lost no input, with their inputs as the log has them now."""
+        """The bins whose inputs are all live, with the newest add action of each input."""
         return [
             replace(each, inputs=tuple(self._inputs[name] for name in self._names(each)))
             for each in self._bins
@@ -99,43 +103,50 @@ class Winners:
         ]
 
     def dropped(self) -> list[DroppedBin]:
-        """The bins that lost an input, and how."""
+        """The bins that lost an input, with the reason."""
         losses = ((each.bin, self._loss(each)) for each in self._bins)
         return [DroppedBin(name, loss) for name, loss in losses if loss is not None]
 
     def _newer(self) -> list[LogEntry]:
-        """The commits after ``version``; none is passed over, though it be cleaned up by now."""
+        """The commits after ``version``, without a gap.
+
+        Raises LogGapError if log cleanup removed one of them: what it changed is unknown.
+        """
         entries = log_files(self._head.location)
         self._refuse_other_log(entries)
         newer = contiguous_after(entries, self.version, table=self.table)
         newest = max((entry.file.version for entry in entries), default=-1)
         if newest > (newer[-1].file.version if newer else self.version):
-            what = f"has files of version {newest}, but not all commits before it"
+            what = f"the log has files of version {newest}, but not all commits before it"
             raise LogGapError(self.table, what, _PLAN_AGAIN)
         return newer
 
     def _refuse_other_log(self, entries: list[LogEntry]) -> None:
-        """The commit that the plan was made on must be there as it was, or be cleaned up."""
+        """Raise unless the commit of the planned version is unchanged, or was cleaned up since.
+
+        Another file of its name means that the table was dropped and created again.
+        """
         segment = self._head.segment
         planned = (segment.commits or segment.history)[-1]
         there = [entry for entry in entries if entry.file == planned.file]
         if there and there != [planned]:
-            what = f"{planned.file.name} is not the one that the rewrite was planned on"
+            what = f"{planned.file.name} was replaced since the rewrite was planned"
             raise StalePlanError(self.table, what, _PLAN_AGAIN)
         if not any(entry.file.version > planned.file.version for entry in entries) and not there:
             raise LogGapError(self.table, f"{planned.file.name} is gone", _PLAN_AGAIN)
 
-    def _take(self, found: Meaning, entry: LogEntry) -> None:
+    def _take(self, found: CommitEffect, entry: LogEntry) -> None:
         operation = (found.info and found.info.operation) or "unknown"
         by = f"version {entry.file.version} ({operation})"
         if found.known:
-            what = f"{by} holds the new file {min(found.known)} already"
+            what = f"{by} adds the new file {min(found.known)} already"
             raise CommitError(self.table, what, "keep the new files, and plan again")
         if found.closed:
             what = f"{by} changed the table: {'; '.join(found.closed)}"
             raise ConflictError(self.table, what, _PLAN_AGAIN)
         for name, add in found.renewed.items():
             if self._request.row_ids_kept and _row_ids(add) != _row_ids(self._inputs[name]):
+                # The outputs hold the row ids of the add as planned, which are stale now.
                 found.lost.setdefault(name, "got other row ids")
             self._inputs[name] = add
         for name, what in found.lost.items():
@@ -171,7 +182,7 @@ class Winners:
         return [file_name(file.path, self._head.root) for file in each.inputs]
 
     def _loss(self, each: RewrittenBin) -> str | None:
-        """What became of the first input that is lost; None for a bin that has all."""
+        """How the first lost input of the bin was lost; None if all are live."""
         return next((self._lost[name] for name in self._names(each) if name in self._lost), None)
 
 

@@ -1,4 +1,4 @@
-"""In which columns the data files of a table are written (PROTOCOL, "Data Files"; O5)."""
+"""The physical schema of new data files (PROTOCOL, "Data Files", "Column Mapping")."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ARROW: dict[str, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """What a rewrite makes of a table's rows: the columns of its files, and where they come from.
+    """The columns of rewritten files, and where their values come from.
 
     ``arrow`` holds the data columns, the partition columns if wanted, and the two of
     ``row_tracking`` (row id, commit version). ``by_id``: columns are found by field id.
@@ -60,7 +60,7 @@ class FileSchema:
         partition_columns: bool = False,
         row_tracking: tuple[str, str] | None = None,
     ) -> Self:
-        """The schema of new files; only for tables of which nothing is ``unkept``."""
+        """The schema of new files; only for tables without ``unkept`` columns."""
         arrow = physical_schema(
             table, partition_columns=partition_columns, row_tracking=row_tracking
         )
@@ -68,12 +68,12 @@ class FileSchema:
 
     @property
     def data(self) -> tuple[Field, ...]:
-        """The columns that come from data files: the first ones of ``arrow``."""
+        """The columns read from data files: the first ones of ``arrow``."""
         return kept(self.table.data)
 
     @property
     def partitions(self) -> tuple[Field, ...]:
-        """The columns that come from the log: those of ``arrow`` behind the data columns."""
+        """The partition columns: those of ``arrow`` after the data columns."""
         return self.table.partitions if self.partition_columns else ()
 
 
@@ -82,7 +82,7 @@ def physical_schema(
 ) -> pa.Schema:
     """The Arrow schema of new files: physical names, nullable throughout, with field ids.
 
-    Void columns are left out. ValueError for a schema of which something is ``unkept``.
+    Void columns are left out. Raises ValueError for a schema with ``unkept`` columns.
     """
     if reasons := unkept(schema):
         raise ValueError(reasons[0])
@@ -93,7 +93,7 @@ def physical_schema(
 
 
 def unkept(schema: TableSchema) -> list[str]:
-    """Why no rewrite can keep the table's columns: one reason each, none if one can."""
+    """Reasons why a rewrite cannot preserve the table's columns; empty if it can."""
     reasons = [reason for field in schema.columns.fields for reason in _reasons(field)]
     if not reasons and not kept(schema.data):
         reasons.append("the table has no column that data files hold")
@@ -101,12 +101,12 @@ def unkept(schema: TableSchema) -> list[str]:
 
 
 def kept(struct: Struct) -> tuple[Field, ...]:
-    """The fields that files hold: all but void ones."""
+    """The fields that data files hold: all but void ones."""
     return tuple(field for field in struct.fields if field.type != _VOID)
 
 
 def has_variants(kind: Type) -> bool:
-    """Whether a type is a variant or holds one, which Arrow reads as the bytes of its parts."""
+    """Whether a type is or contains a variant, which Arrow reads as a struct of binary parts."""
     match kind:
         case Struct(fields=fields):
             return any(has_variants(field.type) for field in fields)
@@ -119,7 +119,7 @@ def has_variants(kind: Type) -> bool:
 
 
 def arrow_field(field: Field) -> pa.Field:
-    """A column of the table as a column of a file."""
+    """A column of the table as a field of a data file."""
     kind = _arrow_type(field.type, field.nested_ids, field.physical_name)
     return _field(field.physical_name, kind, field.id)
 
@@ -150,7 +150,7 @@ def _arrow_type(kind: Type, ids: Mapping[str, int], path: str) -> pa.DataType:
 def _part(
     name: str, kind: Type, ids: Mapping[str, int], *, path: str, nullable: bool = True
 ) -> pa.Field:
-    """An element, a key or a value; a key of a map is never null, in Arrow too."""
+    """An element, a key or a value as a field; keys of maps are not nullable."""
     below = f"{path}.{name}"
     return _field(name, _arrow_type(kind, ids, below), ids.get(below), nullable=nullable)
 
@@ -178,7 +178,7 @@ def _unkept_type(kind: Type, name: str, *, below_a_list: bool) -> Iterator[str]:
 
 
 def _unkept_struct(fields: Iterable[Field], name: str, *, below_a_list: bool) -> Iterator[str]:
-    """A void field is left out of a struct, unless a list repeats it or nothing else is left."""
+    """Reasons for a struct: a void field inside a list, or with no field left beside it."""
     left = [field for field in fields if below_a_list or field.type != _VOID]
     if not left:
         yield f"column {name} is a struct of which files would hold no field"

@@ -1,4 +1,4 @@
-"""The physical schema of a table as Spark reads and writes data files by it."""
+"""The physical schema of a table as a Spark schema, for reading and writing data files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SPARK: dict[str, T.DataType] = {
 def spark_schema(fields: Iterable[Field]) -> T.StructType:
     """The columns by physical name, nullable throughout, with field ids and no other metadata.
 
-    A default value in the metadata of a schema would fill old rows.
+    Other metadata is dropped: Spark would fill rows of old files with a column's default value.
     """
     return T.StructType([
         T.StructField(field.physical_name, spark_type(field.type), True, _metadata(field))  # noqa: FBT003
@@ -43,7 +43,7 @@ def spark_schema(fields: Iterable[Field]) -> T.StructType:
 
 
 def spark_type(kind: Type) -> T.DataType:
-    """The type of a column; only of types that are not ``unkept``."""
+    """The Spark type of a column; only for types that are not ``unkept``."""
     match kind:
         case Primitive(name=name):
             return _SPARK[name]
@@ -58,7 +58,7 @@ def spark_type(kind: Type) -> T.DataType:
 
 
 def has_equal_names(fields: Sequence[Field]) -> bool:
-    """Whether the names of columns, or of fields of a struct, are equal but for case."""
+    """Whether names of columns, or of fields of one struct, differ only in case."""
     names = {field.physical_name.lower() for field in fields}
     return len(names) < len(fields) or any(_holds_equal_names(each.type) for each in fields)
 

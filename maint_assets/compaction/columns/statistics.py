@@ -1,6 +1,6 @@
-"""The statistics of a file under construction, from the batches that are written to it.
+"""``add.stats`` of a new file, computed from the batches that are written to it.
 
-Never from the file's footer: Arrow leaves NaN out of the bounds there.
+Not from the Parquet footer: Arrow leaves NaN out of its bounds.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _ARROW: dict[str, tuple[pa.DataType, ...]] = {
 
 
 class FileStatistics:
-    """Counts and bounds of one data file; holds two values a column, whatever the rows.
+    """Counts and bounds of one data file, in memory constant per column.
 
-    ``tight_bounds`` where the table's protocol has deletion vectors. ``also`` are columns that
+    ``tight_bounds`` if the table's protocol has deletion vectors. ``also`` are columns that
     have statistics whatever the properties say.
     """
 
@@ -66,7 +66,7 @@ class FileStatistics:
         self.rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Takes in rows of the file, columns by physical name; one without a column: all null."""
+        """Add rows of the file, columns by physical name; a missing column counts as null."""
         self.rows += batch.num_rows
         for column in self._columns:
             values = leaf_column(batch, column.path)
@@ -76,7 +76,7 @@ class FileStatistics:
                 column.add(values)
 
     def json(self) -> str:
-        """The text of ``add.stats`` for all rows so far."""
+        """``add.stats`` as JSON for all rows so far."""
         return stats_json(
             [column.statistics() for column in self._columns],
             rows=self.rows,
@@ -87,7 +87,7 @@ class FileStatistics:
 
 @dataclass(slots=True)
 class _Column:
-    """A leaf column so far; the bounds of strings are their bytes in UTF-8."""
+    """Statistics of one leaf column; bounds of strings are compared as UTF-8 bytes."""
 
     path: tuple[str, ...]
     type: Type
@@ -111,7 +111,7 @@ class _Column:
 
 
 def leaf_column(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array | None:
-    """The leaf column, null where a struct above it is; None where the batch has no such column."""
+    """The leaf column of a batch, null where a parent is; None if the batch lacks it."""
     at = batch.schema.get_field_index(path[0])
     if at < 0:
         return None
@@ -127,7 +127,7 @@ def leaf_column(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array | None
 
 
 def _typed(values: pa.Array, type_: Decimal | Primitive) -> pa.Array:
-    """The values in a type that has bounds; a cast that would change one is Arrow's error."""
+    """The values in a type that has bounds. Raises ArrowInvalid if a cast would change one."""
     if isinstance(type_, Decimal):
         expected = (pa.decimal128(type_.precision, type_.scale),)
     else:
@@ -136,7 +136,7 @@ def _typed(values: pa.Array, type_: Decimal | Primitive) -> pa.Array:
 
 
 def _bounds(values: pa.Array) -> tuple[Any, Any]:
-    """The least and the greatest value, None where all are null."""
+    """Minimum and maximum; None if all values are null."""
     if pa.types.is_floating(values.type):
         return _float_bounds(values)
     found = pc.min_max(values)
@@ -144,7 +144,7 @@ def _bounds(values: pa.Array) -> tuple[Any, Any]:
 
 
 def _float_bounds(values: pa.Array) -> tuple[float | None, float | None]:
-    """The same where NaN is the greatest, as in Spark, and -0.0 less than 0.0."""
+    """Minimum and maximum with NaN as the greatest value, as in Spark, and -0.0 less than 0.0."""
     is_nan = pc.is_nan(values)
     has_nan = pc.any(is_nan).as_py()
     numbers = values.filter(pc.invert(is_nan)) if has_nan else values
@@ -165,7 +165,7 @@ def _signs_of_zeros(numbers: pa.Array) -> list[float]:
 
 
 def _plain(scalar: Any) -> Any:
-    """The value as Python compares it exactly: bytes of a string, number of a date or time."""
+    """The value in a form that Python compares exactly: bytes of text, integer of a time."""
     if not scalar.is_valid:
         return None
     if isinstance(scalar, pa.StringScalar | pa.LargeStringScalar):
@@ -186,7 +186,7 @@ def _order(value: Any) -> Any:
 
 
 def _text(bound: Any) -> Any:
-    """A string's bound as text; None where the bytes are none, which Spark lets in."""
+    """A string's bound as text; None for bytes that are not UTF-8, which Spark can write."""
     try:
         return bound.decode() if isinstance(bound, bytes) else bound
     except UnicodeDecodeError:

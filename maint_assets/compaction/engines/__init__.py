@@ -1,1 +1,1 @@
-"""What moves the rows: Arrow, sorted runs of it, or Spark."""
+"""The engines that rewrite bins: Arrow, Arrow with sorted runs, and Spark."""

@@ -1,6 +1,6 @@
-"""The rewrite of bins on executors: live rows of the inputs in, one new file a bin out.
+"""The Arrow engine: rewrite the live rows of each bin into one new file, on executors.
 
-Nothing is committed here: a new file is nobody's until ``commit`` names it.
+Nothing is committed here: a new file is not part of the table until a commit adds it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
 from maint_assets.compaction.reading.data_files import DataFiles
-from maint_assets.compaction.reading.footers import file_hazard, looked_at
+from maint_assets.compaction.reading.footers import file_hazard, hazards_of_footers
 from maint_assets.compaction.verifying.same_rows import refuse_other_content
 from maint_assets.compaction.writing.add_actions import bin_values, kept_marks, new_path, output_add
 from maint_assets.compaction.writing.new_file import NewFile
@@ -37,41 +37,42 @@ if TYPE_CHECKING:
 REWRITTEN_SCHEMA = T.StructType([
     column("bin", "string", "id of the bin"),
     column("role", "string", "input or output"),
-    column("path", "string", "as the log spells it"),
+    column("path", "string", "path as in the log"),
     column("size", "bigint", "bytes"),
     column("rows", "bigint", "live rows"),
-    column("deleted", "bigint", "rows left out by a deletion vector"),
+    column("deleted", "bigint", "rows that a deletion vector marks as deleted"),
     column("state", "string", "committed, dropped, refused or failed"),
-    column("engine", "string", "what rewrites the bin: arrow or spark"),
+    column("engine", "string", "the engine of the bin: arrow or spark"),
     column("reason", "string", "why a bin was not committed", nullable=True),
-    column("verified", "boolean", "whether the rows of its bin were compared with the inputs"),
-    column("version", "bigint", "of the commit", nullable=True),
+    column("verified", "boolean", "whether the rows of the bin were compared with the inputs"),
+    column("version", "bigint", "version of the commit", nullable=True),
     column("add", "string", "the add action", nullable=True),
 ])
-"""A file of a rewritten bin."""
+"""The ledger of a compaction: one row per input and output file of a bin."""
 
 REWRITTEN_ARROW = arrow_schema(REWRITTEN_SCHEMA)
 
 
 class _RefusedError(Exception):
-    """Arrow must not rewrite a bin."""
+    """Arrow cannot rewrite a bin without changing its rows."""
 
     def __init__(self, hazard: Hazard) -> None:
         super().__init__(hazard)
         self.hazard = hazard
 
 
-def rewritten(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.RecordBatch]:
-    """Inputs and outputs of bins, the outputs written: REWRITTEN_SCHEMA; whole bins come together.
+def rewrite_bins(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.RecordBatch]:
+    """Rewrite bins; yields their inputs and outputs as REWRITTEN_SCHEMA, one batch per bin.
 
-    Raises RewriteError where a bin has other rows afterwards, and what reading raises.
+    ``bins`` are rows of the plan in which the files of a bin are adjacent. A bin that fails has
+    state ``failed`` and a reason, and the others go on; ``left`` marks a bin for Spark.
     """
-    for files in whole_bins(bins):
+    for files in grouped_by_bin(bins):
         yield _rewritten_bin(files, how)
 
 
-def whole_bins(bins: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
-    """The files of each bin as the plan tells of them; whole bins come together."""
+def grouped_by_bin(bins: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
+    """Group rows of the plan by bin; the files of a bin are adjacent."""
     held: list[dict[str, Any]] = []
     for batch in bins:
         for row in batch.select(["bin", "rows", "live_bytes", "add"]).to_pylist():
@@ -84,7 +85,7 @@ def whole_bins(bins: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]
 
 
 def remove_outputs(table: str, bins: Iterable[RewrittenBin]) -> None:
-    """Removes the new files of bins that surely were not committed."""
+    """Delete the new files of bins that certainly were not committed."""
     location, root = Location(table, table), TableRoot.of(table)
     for add in (output for each in bins for output in each.outputs):
         path = relative(add.path, root)
@@ -94,29 +95,30 @@ def remove_outputs(table: str, bins: Iterable[RewrittenBin]) -> None:
 
 
 def _rewritten_bin(files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatch:
-    """The files of one bin; what speaks against its rewrite is told of this bin alone."""
+    """Rewrite one bin; an error fails this bin alone."""
     name = files[0]["bin"]
     inputs = [msgspec.json.decode(file["add"], type=Add) for file in files]
     try:
         return _written_or_refused(name, inputs, how)
     except MaintError as error:
-        return unwritten(name, inputs, state="failed", reason=str(error))
+        return unwritten_rows(name, inputs, state="failed", reason=str(error))
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = f"its new file cannot be written ({one_line(error)})"
-        return unwritten(name, inputs, state="failed", reason=reason)
+        return unwritten_rows(name, inputs, state="failed", reason=reason)
 
 
 def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.RecordBatch:
-    """The files of a bin; ``left`` to Spark where only Spark keeps their rows."""
+    """Rewrite one bin; state ``left`` if only Spark can do so without changing its rows."""
     try:
         output, counts = _output(inputs, how)
     except _RefusedError as refused:
         found, counts = refused.hazard, []
+        # Spark could take this input, but another input may have a hazard for Spark too.
         if found.engine is not None:
-            found, counts = looked_at(inputs, table=how.table, target=how.files)
+            found, counts = hazards_of_footers(inputs, table=how.table, target=how.files)
         if found is None or found.engine is None:
             reason = (found or refused.hazard).text
-            return unwritten(name, inputs, state="refused", reason=reason)
+            return unwritten_rows(name, inputs, state="refused", reason=reason)
         rows = [
             ledger_row(name, "input", add, rows=count, state="left", engine="spark")
             for add, count in zip(inputs, counts, strict=True)
@@ -126,10 +128,10 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
     if verified:
         refuse_other_content(inputs, output, how)
     outputs = [] if output is None else [(output, sum(counts))]
-    return written(name, zip(inputs, counts, strict=True), outputs, verified=verified)
+    return written_rows(name, zip(inputs, counts, strict=True), outputs, verified=verified)
 
 
-def written(
+def written_rows(
     name: str,
     inputs: Iterable[tuple[Add, int]],
     outputs: Iterable[tuple[Add, int]],
@@ -137,7 +139,7 @@ def written(
     engine: str = "arrow",
     verified: bool = False,
 ) -> pa.RecordBatch:
-    """The files of a bin whose new files are written, each with its live rows."""
+    """Rows of REWRITTEN_SCHEMA for a bin in state ``written``, each file with its live rows."""
     files = [*(("input", *each) for each in inputs), *(("output", *each) for each in outputs)]
     made = [
         ledger_row(name, role, add, rows=rows, engine=engine, verified=verified)
@@ -146,10 +148,10 @@ def written(
     return batch_of(made, REWRITTEN_ARROW)
 
 
-def unwritten(
+def unwritten_rows(
     name: str, inputs: Iterable[Add], *, state: str, reason: str | None, engine: str = "arrow"
 ) -> pa.RecordBatch:
-    """The files of a bin that stays as it is."""
+    """Rows of REWRITTEN_SCHEMA for a bin that is not rewritten: its inputs, with the reason."""
     rows = [
         ledger_row(name, "input", add, rows=0, state=state, reason=reason, engine=engine)
         for add in inputs
@@ -158,9 +160,9 @@ def unwritten(
 
 
 def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
-    """The add of the new file of inputs, None where no row lives, and the live rows of each input.
+    """Write the new file of a bin; its add (None without live rows), and live rows per input.
 
-    Raises _RefusedError where Arrow must not rewrite one of them; then no file is left.
+    Raises _RefusedError if Arrow cannot rewrite an input; no new file is left then.
     """
     counts: list[int] = []
 
@@ -172,11 +174,11 @@ def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
         counts.extend(_copied(files, add, new_file) for add in inputs)
 
     values, marks = bin_values(inputs, how), kept_marks(inputs)
-    output = new_data_file(copy, how, values=values, marks=marks, dictionaries=dictionaries)
+    output = write_data_file(copy, how, values=values, marks=marks, dictionaries=dictionaries)
     return output, counts
 
 
-def new_data_file(
+def write_data_file(
     fill: Callable[[NewFile], None],
     how: Rewriting,
     *,
@@ -184,10 +186,11 @@ def new_data_file(
     marks: Marks,
     dictionaries: Sequence[str] = (),
 ) -> Add | None:
-    """The add of a new file of the rows that a function gives; None, and no file, of no rows.
+    """Write a new file with the rows that ``fill`` appends; its add, or None (no file) for no rows.
 
-    The function gives the columns of ``dictionaries`` as such. What it raises leaves no file. It
-    is called again where what it gave first told too little of how to write it (``NewFile.late``).
+    ``fill`` appends the columns ``dictionaries`` dictionary-encoded. It is called again if later
+    rows show that a column must be written otherwise than the first rows suggested
+    (``NewFile.late``). If it raises, no file is left.
     """
     location, path = Location(how.table, how.table), new_path(values, how)
     new, plain = location.file(path), frozenset[str]()
@@ -210,7 +213,10 @@ def new_data_file(
 
 
 def _copied(files: DataFiles, add: Add, new_file: NewFile) -> int:
-    """How many rows live in a file by its footer and vector: so many went into the new file."""
+    """Copy the live rows of a file; returns their number.
+
+    Raises _RefusedError for a file that Arrow cannot rewrite, RewriteError for missing rows.
+    """
     with closing(files.open(add)) as file:
         found = file_hazard(file)
         if found is not None:
@@ -224,12 +230,12 @@ def _copied(files: DataFiles, add: Add, new_file: NewFile) -> int:
 
 
 def refuse_other_rows(file: DataFile, found: int) -> None:
-    """RewriteError where a file gave other than the rows that its footer and vector tell of."""
+    """Raise RewriteError unless as many rows were read as footer and deletion vector say."""
     if found != file.live_rows:
         raise RewriteError(
             file.location.uri,
-            f"{file.add.path} gave {found} rows where {file.live_rows} live",
-            "nothing was committed; report this",
+            f"{found} rows were read from {file.add.path}, which has {file.live_rows} live rows",
+            "nothing was committed; report this as a bug",
         )
 
 
@@ -239,8 +245,8 @@ def _refuse_unread(location: Location, path: str, rows: int) -> None:
         location.file(path).unlink()
         raise RewriteError(
             location.uri,
-            f"the new file {path} has {found} rows where {rows} were written",
-            "nothing was committed; look at the disk",
+            f"the new file {path} has {found} rows, but {rows} were written",
+            "nothing was committed; check the disk",
         )
 
 
@@ -255,7 +261,7 @@ def ledger_row(  # noqa: PLR0913
     engine: str = "arrow",
     verified: bool = False,
 ) -> tuple[Any, ...]:
-    """A file of a bin on its way into the ledger: REWRITTEN_SCHEMA."""
+    """A row of REWRITTEN_SCHEMA; ``rows`` are live rows, ``version`` is null until the commit."""
     text = msgspec.json.encode(add).decode()
     vector = add.deletion_vector
     deleted = 0 if vector is None else vector.cardinality

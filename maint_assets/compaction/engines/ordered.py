@@ -1,4 +1,8 @@
-"""Bins rewritten in an order: a small one in one task, the steps of large ones as jobs over all."""
+"""Rewrite bins in Z-order or clustering order, by Arrow.
+
+A small bin runs in one task. Large bins run as three jobs over all of them: sample, divide into
+sorted runs, merge the runs into new files (``sorted_runs``).
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,10 @@ import pyarrow as pa
 from maint_assets.commit.rewrite.values import RewrittenBin
 from maint_assets.compaction.engines.arrow import (
     REWRITTEN_ARROW,
+    grouped_by_bin,
     ledger_row,
     remove_outputs,
-    unwritten,
-    whole_bins,
+    unwritten_rows,
 )
 from maint_assets.compaction.engines.sorted_runs import (
     SAMPLE_ROWS,
@@ -24,16 +28,16 @@ from maint_assets.compaction.engines.sorted_runs import (
     OrderedFile,
     Runs,
     Sample,
-    divided,
-    ordered_file,
-    sampled,
+    write_ordered_file,
+    write_runs,
+    write_sample,
 )
 from maint_assets.compaction.verifying.row_hash import RowHash
 from maint_assets.compaction.verifying.same_rows import refuse_other_hash
 from maint_assets.compaction.writing.add_actions import bin_values
 from maint_assets.datasets.columns import batch_of
 from maint_assets.datasets.parts import PartSlice, slice_batches
-from maint_assets.datasets.rows import told, units
+from maint_assets.datasets.rows import encode_result, units
 from maint_assets.delta.actions import Add
 from maint_assets.errors import MaintError, RewriteError, one_line
 
@@ -43,11 +47,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
-    from maint_assets.compaction.planning.tasks import Package
+    from maint_assets.compaction.planning.tasks import RewriteTask
     from maint_assets.compaction.writing.target import Rewriting
 
 SHARE_BYTES = 64 * 1024 * 1024
-"""A task of a large bin reads about so many bytes, at least one file."""
+"""Bytes that a task of a large bin reads, about; at least one file."""
 
 _STATE, _ADD, _ROWS, _VERIFIED = (
     REWRITTEN_ARROW.get_field_index(name) for name in ("state", "add", "rows", "verified")
@@ -56,14 +60,14 @@ _FAILURES = (MaintError, OSError, pa.ArrowException, ValueError)
 
 
 class _Share(msgspec.Struct, frozen=True):
-    """Some files of a bin: where the plan tells of them."""
+    """Some input files of a bin, as a slice of the plan's parts."""
 
     bin: str
     part: PartSlice
 
 
 class _File(msgspec.Struct, frozen=True):
-    """A new file of a bin."""
+    """A new file of a bin, by its number in the order."""
 
     bin: str
     number: int
@@ -74,8 +78,8 @@ Asked = TypeVar("Asked", _Share, _File)
 Made = TypeVar("Made", bound=msgspec.Struct)
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    """What a task made for a bin, or why it could not."""
+class _Outcome(msgspec.Struct, frozen=True):
+    """The result of a task for a bin as JSON, or the error."""
 
     bin: str
     made: msgspec.Raw
@@ -84,58 +88,65 @@ class _Answer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """How many rows a bin has, as far as the log tells, and how many files it becomes."""
+    """The rows of a bin by its statistics in the log, and the number of its new files."""
 
     rows: int
     files: int
 
     @classmethod
     def of(cls, rows: int, size: int, how: Rewriting) -> Self:
-        """The size of a bin of so many bytes: no file is larger than the target, about."""
+        """The size of a bin of ``size`` live bytes; new files have about the target size."""
         return cls(rows, max(-(-size // how.target_bytes), 1))
 
     @property
     def one_of(self) -> int:
-        """Of so many rows one is in the sample."""
+        """The sampling stride: one row in this many is in the sample."""
         return max(self.rows // SAMPLE_ROWS, 1)
 
 
-def ordered(
+def rewrite_ordered(
     bins: Iterable[pa.RecordBatch], how: Rewriting, *, scratch: str
 ) -> Iterator[pa.RecordBatch]:
-    """Inputs and outputs of bins, the outputs written: REWRITTEN_SCHEMA; a bin comes whole."""
-    for files in whole_bins(bins):
+    """Rewrite bins in order within this task; yields REWRITTEN_SCHEMA, one batch per bin.
+
+    ``bins`` are rows of the plan in which the files of a bin are adjacent.
+    """
+    for files in grouped_by_bin(bins):
         yield _ordered_bin(files, how, scratch)
 
 
-def ordered_by_jobs(
-    spark: SparkSession, large: Sequence[Package], how: Rewriting, *, scratch: str
+def rewrite_ordered_by_jobs(
+    spark: SparkSession, large: Sequence[RewriteTask], how: Rewriting, *, scratch: str
 ) -> list[pa.RecordBatch]:
-    """The same of large bins, a package each: one job samples, one divides, one writes them all."""
+    """Rewrite large bins in order, one bin per task; one batch of REWRITTEN_SCHEMA per bin.
+
+    One job samples all bins, one divides them and one writes them. A bin that fails in one job is
+    left out of the next.
+    """
     sizes = {each.bin: _Size.of(each.live_rows, each.live_bytes, how) for each in large}
     shares = [share for each in large for share in _shares(each)]
     jobs = _Jobs(spark)
 
     def sample(share: _Share) -> Sample:
         one_of = sizes[share.bin].one_of
-        return sampled(_adds(share.part), how, one_of=one_of, scratch=scratch)
+        return write_sample(_adds(share.part), how, one_of=one_of, scratch=scratch)
 
-    samples = jobs.asked(shares, sample, Sample)
+    samples = jobs.results(shares, sample, Sample)
 
     def divide(share: _Share) -> Runs:
         division = Division.of(samples[share.bin], how, files=sizes[share.bin].files)
-        return divided(_adds(share.part), share.bin, division, how=how, scratch=scratch)
+        return write_runs(_adds(share.part), share.bin, division, how=how, scratch=scratch)
 
-    runs = jobs.asked(shares, divide, Runs)
+    runs = jobs.results(shares, divide, Runs)
     values = {each.bin: bin_values(_adds(each.part), how) for each in large}
 
     def write(file: _File) -> OrderedFile:
-        return ordered_file(
+        return write_ordered_file(
             file.number, runs[file.bin], OrderedBin(file.bin, values[file.bin], how)
         )
 
     files = [_File(name, number) for name, size in sizes.items() for number in range(size.files)]
-    written = jobs.asked(files, write, OrderedFile)
+    written = jobs.results(files, write, OrderedFile)
     found: list[pa.RecordBatch] = []
     for each in large:
         name, reason = each.bin, jobs.failed.get(each.bin)
@@ -151,47 +162,47 @@ def ordered_by_jobs(
 
 
 def _ordered_bin(files: list[dict[str, Any]], how: Rewriting, scratch: str) -> pa.RecordBatch:
-    """The files of one bin, all steps in this task."""
+    """Rewrite one bin, all steps in this task."""
     name, inputs = files[0]["bin"], [_add(each["add"]) for each in files]
     rows = sum(each["rows"] or 0 for each in files)
     size = _Size.of(rows, sum(each["live_bytes"] for each in files), how)
     written: list[OrderedFile] = []
     try:
-        sample = sampled(inputs, how, one_of=size.one_of, scratch=scratch)
+        sample = write_sample(inputs, how, one_of=size.one_of, scratch=scratch)
         division = Division.of([sample], how, files=size.files)
-        runs = [divided(inputs, name, division, how=how, scratch=scratch)]
+        runs = [write_runs(inputs, name, division, how=how, scratch=scratch)]
         one = OrderedBin(name, bin_values(inputs, how), how)
         for number in range(size.files):
-            written.append(ordered_file(number, runs, one))
+            written.append(write_ordered_file(number, runs, one))
         return _assembled(name, runs, written, how=how)
     except _FAILURES as error:
         return _failed(name, inputs, written, how=how, reason=_reason(error))
 
 
 class _Jobs:
-    """Jobs over files of bins; a bin for which one task fails is left out of the next job.
+    """Jobs over files of bins; a bin for which a task fails is left out of the next job.
 
-    ``failed`` says why.
+    ``failed`` has the first error by bin.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self.failed: dict[str, str] = {}
 
-    def asked(
+    def results(
         self, of: Sequence[Asked], function: Callable[[Asked], Made], kind: type[Made]
     ) -> dict[str, list[Made]]:
-        """What a function makes, a task each, by bin and in order."""
+        """Apply ``function`` to each unit in a task of its own; results by bin, in order."""
 
         def answers(some: list[Asked]) -> Iterator[pa.RecordBatch]:
             for each in some:
-                yield told(_answer(each, function))
+                yield encode_result(_outcome(each, function))
 
         wanted = [[each] for each in of if each.bin not in self.failed]
         found: dict[str, list[Made]] = {each.bin: [] for each in of}
         if not wanted:
             return found
-        for answer in units(self._spark, wanted, answers, kind=type(of[0])).values(_Answer):
+        for answer in units(self._spark, wanted, answers, kind=type(of[0])).values(_Outcome):
             if answer.error is not None:
                 self.failed.setdefault(answer.bin, answer.error)
             else:
@@ -199,11 +210,12 @@ class _Jobs:
         return found
 
 
-def _answer(each: Asked, function: Callable[[Asked], Made]) -> _Answer:
+def _outcome(each: Asked, function: Callable[[Asked], Made]) -> _Outcome:
     try:
-        return _Answer(each.bin, msgspec.Raw(msgspec.json.encode(function(each))))
+        return _Outcome(each.bin, msgspec.Raw(msgspec.json.encode(function(each))))
     except _FAILURES as error:
-        return _Answer(each.bin, msgspec.Raw(b"null"), _reason(error))
+        # Raised, it would end the job, and the other bins with it.
+        return _Outcome(each.bin, msgspec.Raw(b"null"), _reason(error))
 
 
 def _reason(error: BaseException) -> str:
@@ -215,7 +227,10 @@ def _reason(error: BaseException) -> str:
 def _assembled(
     name: str, runs: Iterable[Runs], written: Iterable[OrderedFile], *, how: Rewriting
 ) -> pa.RecordBatch:
-    """The files of a bin whose new files are there. RewriteError where they hold other rows."""
+    """Rows of REWRITTEN_SCHEMA for a bin whose new files are written.
+
+    Raises RewriteError if number or hash of their rows differs from that of the inputs.
+    """
     ledger = [row for each in runs for row in each.ledger]
     inputs = [row for row in ledger if row[_STATE] == "written"]
     outputs = [(each.add, each.add.num_records or 0) for each in written if each.add is not None]
@@ -231,8 +246,8 @@ def _refuse_other_rows(
 ) -> None:
     rows, new_rows = sum(row[_ROWS] for row in inputs), sum(count for _, count in outputs)
     if rows != new_rows:
-        found = f"bin {name} has {new_rows} rows in new files where {rows} live"
-        raise RewriteError(how.table, found, "nothing was committed; report this")
+        found = f"the new files of bin {name} have {new_rows} rows, its inputs {rows} live rows"
+        raise RewriteError(how.table, found, "nothing was committed; report this as a bug")
 
 
 def _refuse_other_hashes(
@@ -249,19 +264,19 @@ def _refuse_other_hashes(
 def _failed(
     name: str, inputs: list[Add], written: Iterable[OrderedFile], *, how: Rewriting, reason: str
 ) -> pa.RecordBatch:
-    """The files of a bin that stays as it is; its new files are removed."""
+    """Remove the new files of a bin that failed; its inputs with the reason."""
     outputs = tuple(each.add for each in written if each.add is not None)
     remove_outputs(how.table, [RewrittenBin(name, (), outputs)])
-    return unwritten(name, inputs, state="failed", reason=reason)
+    return unwritten_rows(name, inputs, state="failed", reason=reason)
 
 
-def _shares(package: Package) -> list[_Share]:
-    """The files of a large bin in shares of about SHARE_BYTES, as far as their number tells."""
-    part = package.part
-    wanted = min(max(-(-package.bytes // SHARE_BYTES), 1), part.rows)
+def _shares(group: RewriteTask) -> list[_Share]:
+    """Divide the files of a large bin evenly by number, for about SHARE_BYTES per share."""
+    part = group.part
+    wanted = min(max(-(-group.bytes // SHARE_BYTES), 1), part.rows)
     cuts = [part.first + part.rows * at // wanted for at in range(wanted + 1)]
     return [
-        _Share(package.bin, PartSlice(part.path, "", first, end - first))
+        _Share(group.bin, PartSlice(part.path, "", first, end - first))
         for first, end in pairwise(cuts)
     ]
 

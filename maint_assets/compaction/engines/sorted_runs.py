@@ -1,8 +1,10 @@
-"""The rewrite of a bin in the order of a curve, on executors (optimize.md 4.2, 4.3, 16).
+"""Rewrite a bin in the order of a space-filling curve, on executors: an external merge sort.
 
-Three steps: a sample of the files tells which positions go into which new file; the rows of each
-share of the files are cut into runs, sorted, in scratch; each new file is made of its ranges of
-all runs. No step holds more than a run and a few row groups, whatever the size of the bin.
+A sample of the bin's rows gives the curve positions at which its new files are cut
+(``write_sample``, ``Division``). Each share of the input files is written to scratch as sorted
+runs, cut into ranges of positions (``write_runs``). A new file is written from its ranges of all
+runs (``write_ordered_file``). No step holds more than one run and a few row groups, whatever the
+size of the bin.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from maint_assets.compaction.engines.arrow import ledger_row, new_data_file, refuse_other_rows
+from maint_assets.compaction.engines.arrow import ledger_row, refuse_other_rows, write_data_file
 from maint_assets.compaction.ordering.positions import Positions, key_columns, mixed, splits
 from maint_assets.compaction.reading.data_files import DataFiles
 from maint_assets.compaction.reading.footers import file_hazard
 from maint_assets.compaction.verifying.row_hash import RowHash
 from maint_assets.compaction.verifying.same_rows import file_hash
 from maint_assets.compaction.writing.add_actions import Marks
-from maint_assets.datasets.parts import unwritten
+from maint_assets.datasets.parts import as_storage_error
 from maint_assets.delta.actions import Add
 from maint_assets.storage.location import Location
 
@@ -42,16 +44,16 @@ if TYPE_CHECKING:
     from maint_assets.compaction.writing.target import Rewriting
 
 SAMPLE_ROWS = 200_000
-"""About so many rows of a bin are looked at for its order."""
+"""Rows of a bin in the sample, about."""
 
 RUN_BYTES = 128 * 1024 * 1024
-"""Rows that are sorted at once, in bytes of memory; about three times as much is held."""
+"""Bytes in memory of the rows sorted at once, in one run; sorting needs about three times that."""
 
 RANGE_BYTES = 32 * 1024 * 1024
-"""A range of a new file has about so many bytes in memory: it is sorted when it is written."""
+"""Bytes in memory of a range of a new file, about; it is sorted in memory when it is written."""
 
 MOST_RANGES = 4096
-"""Ranges of a bin: each run has a place for each."""
+"""The most ranges of a bin: each run has a batch per range."""
 
 _POSITION, _TIE = "__maint_assets_position", "__maint_assets_tie"
 _PROBED_ROWS = 4096
@@ -59,9 +61,9 @@ _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """Rows of a share of a bin's files, those columns only by which they are ordered.
+    """Sampled rows of a share of a bin's files, in a scratch file with the ordering columns only.
 
-    ``bytes`` is what all rows of the share take in memory, about.
+    ``bytes`` is the size in memory of all rows of the share, about.
     """
 
     path: str
@@ -69,10 +71,10 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Runs(msgspec.Struct, frozen=True):
-    """The sorted rows of a share of a bin's files, and the ledger of the files.
+    """The sorted rows of a share of a bin's files, and the ledger rows of these files.
 
-    A run has as many batches as new files have ``ranges``, that many a file.
-    ``hashed`` are rows, sum and exclusive or of the hashes of rows that go into checked files.
+    A run has one batch per range, ``ranges`` per new file. ``hashed`` is the RowHash of the rows
+    that go into verified files: their number, and the sum and exclusive or of their hashes.
     """
 
     paths: list[str]
@@ -90,7 +92,7 @@ class OrderedBin(NamedTuple):
 
 
 class OrderedFile(msgspec.Struct, frozen=True):
-    """A new file, None where no row fell into it, and the hash of its rows if they are compared."""
+    """The add of a new file, None if it has no rows, and the RowHash of a verified file."""
 
     add: Add | None
     hashed: tuple[int, int, int] = (0, 0, 0)
@@ -98,7 +100,7 @@ class OrderedFile(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Division:
-    """Which positions go where: ``ranges`` neighbouring ones a file, cut at ``splits``."""
+    """The curve positions at which a bin is cut: ``ranges`` adjacent ranges per new file."""
 
     positions: Positions
     splits: Keys
@@ -106,13 +108,13 @@ class Division:
 
     @classmethod
     def of(cls, samples: Iterable[Sample], how: Rewriting, *, files: int) -> Division:
-        """The division of a bin into so many files; the same for the same samples."""
+        """The division of a bin into ``files`` new files; deterministic in the samples."""
         return _division(tuple(samples), _ordering(how), files)
 
 
 @lru_cache(maxsize=2)
 def _division(samples: tuple[Sample, ...], ordering: Ordering, files: int) -> Division:
-    """The same; a worker that divides several shares of a bin makes it once."""
+    """Compute a division; cached, since a worker may divide several shares of one bin."""
     sample = pa.concat_tables([_table(each.path) for each in samples]).combine_chunks()
     positions = Positions.of(sample, ordering)
     found = [positions.of_rows(each, _ties(each)) for each in sample.to_batches()]
@@ -122,23 +124,23 @@ def _division(samples: tuple[Sample, ...], ordering: Ordering, files: int) -> Di
     return Division(positions, splits(every, files * ranges), ranges)
 
 
-def sampled(inputs: Iterable[Add], how: Rewriting, *, one_of: int, scratch: str) -> Sample:
-    """One of so many live rows of each file, always the same ones."""
+def write_sample(inputs: Iterable[Add], how: Rewriting, *, one_of: int, scratch: str) -> Sample:
+    """Sample about one of ``one_of`` live rows of each file; deterministic, also on a retry."""
     keys = key_columns(how.files, _ordering(how).columns)
     schema = keys.arrow.append(pa.field(_TIE, pa.uint64()))
     files = DataFiles(Location(how.table, how.table), keys)
     width = _Width(DataFiles(files.location, how.files))
     path, size = _scratch_file(scratch, "sample"), 0.0
-    with unwritten(scratch), pa.ipc.new_stream(str(path), schema, options=_LZ4) as writer:
+    with as_storage_error(scratch), pa.ipc.new_stream(str(path), schema, options=_LZ4) as writer:
         for file in _readable(files, inputs):
             size += file.live_rows * width.of(file.add)
-            for rows in _one_of(file, one_of, schema):
+            for rows in _sampled_rows(file, one_of, schema):
                 writer.write_batch(rows)
     return Sample(str(path), int(size))
 
 
 def _readable(files: DataFiles, inputs: Iterable[Add]) -> Iterator[DataFile]:
-    """The files that Arrow may rewrite, each closed behind."""
+    """The files that Arrow may rewrite, opened one at a time."""
     for add in inputs:
         with closing(files.open(add)) as file:
             if file_hazard(file) is None:
@@ -146,14 +148,14 @@ def _readable(files: DataFiles, inputs: Iterable[Add]) -> Iterator[DataFile]:
 
 
 class _Width:
-    """What a row takes in memory, by the first rows of the first file that has some."""
+    """The average size of a row in memory, from the first rows of the first non-empty file."""
 
     def __init__(self, files: DataFiles) -> None:
         self._files = files
         self._bytes: float | None = None
 
     def of(self, add: Add) -> float:
-        """The bytes of a row; 0 where no file up to this one has a row."""
+        """Bytes per row; 0 if neither this file nor one before it has rows."""
         if self._bytes is None:
             for file in _readable(self._files, [add]):
                 for batch in file.rows():
@@ -163,20 +165,20 @@ class _Width:
         return self._bytes or 0.0
 
 
-def _one_of(file: DataFile, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _sampled_rows(file: DataFile, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch, ties in _with_ties(file):
         taken = pa.array(ties % np.uint64(number) == 0)
         rows = [each.filter(taken) for each in (*batch.columns, pa.array(ties))]
         yield pa.RecordBatch.from_arrays(rows, schema=schema)
 
 
-def divided(
+def write_runs(
     inputs: Iterable[Add], bin_: str, division: Division, *, how: Rewriting, scratch: str
 ) -> Runs:
-    """The rows of files in runs, and the ledger rows of the files.
+    """Write the live rows of files as sorted runs; returns them with the files' ledger rows.
 
-    A file that Arrow must not rewrite is passed over: it is a bin for itself, left to Spark or
-    refused.
+    A file that Arrow cannot rewrite is left out: it becomes a bin of its own, which is left to
+    Spark or refused.
     """
     files = DataFiles(Location(how.table, how.table), how.files)
     runs, ledger = _RunFiles(bin_, division, how, scratch=scratch), []
@@ -184,7 +186,7 @@ def divided(
         with closing(files.open(add)) as file:
             hazard = file_hazard(file)
             if hazard is not None:
-                ledger.append(_apart(bin_, file, hazard))
+                ledger.append(_bin_of_its_own(bin_, file, hazard))
                 continue
             refuse_other_rows(file, runs.take(file))
         rows = file.live_rows
@@ -193,8 +195,8 @@ def divided(
     return Runs(runs.paths, division.ranges, ledger, runs.hashed.values)
 
 
-def _apart(bin_: str, file: DataFile, hazard: Hazard) -> tuple[Any, ...]:
-    """The ledger row of a file that Arrow must not rewrite: it is a bin for itself."""
+def _bin_of_its_own(bin_: str, file: DataFile, hazard: Hazard) -> tuple[Any, ...]:
+    """The ledger row of a file that Arrow cannot rewrite, as a bin of its own."""
     name = f"{bin_}-{hashlib.sha256(file.add.path.encode()).hexdigest()[:8]}"
     if hazard.engine is None:
         return ledger_row(name, "input", file.add, rows=0, state="refused", reason=hazard.text)
@@ -202,8 +204,8 @@ def _apart(bin_: str, file: DataFile, hazard: Hazard) -> tuple[Any, ...]:
     return ledger_row(name, "input", file.add, rows=rows, state="left", engine=hazard.engine)
 
 
-def ordered_file(number: int, runs: Sequence[Runs], of: OrderedBin) -> OrderedFile:
-    """The new file of this number of a bin."""
+def write_ordered_file(number: int, runs: Sequence[Runs], of: OrderedBin) -> OrderedFile:
+    """Write new file ``number`` of a bin from its ranges of all runs."""
     how, ordering = of.how, _ordering(of.how)
     paths = [path for each in runs for path in each.paths]
     opened = [pa.ipc.open_file(pa.memory_map(path)) for path in paths]
@@ -219,19 +221,19 @@ def ordered_file(number: int, runs: Sequence[Runs], of: OrderedBin) -> OrderedFi
                     new_file.append(batch)
 
     marks = Marks(ordering.tags(cube_id(of.bin)), ordering.provider)
-    add = new_data_file(fill, how, values=of.values, marks=marks)
+    add = write_data_file(fill, how, values=of.values, marks=marks)
     if add is None or not how.row_check.compares(of.bin, number):
         return OrderedFile(add)
     return OrderedFile(add, file_hash(add, how).values)
 
 
 def cube_id(bin_: str) -> str:
-    """The id of the cube that a bin becomes."""
+    """The Z-cube id of a bin's new files: the same for the same bin, also on a later run."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"maint_assets {bin_}"))
 
 
 class _RunFiles:
-    """Rows on their way into runs: held until they make one, then sorted and written."""
+    """Buffers rows up to RUN_BYTES, then sorts and writes them as a run."""
 
     def __init__(self, bin_: str, division: Division, how: Rewriting, *, scratch: str) -> None:
         self.paths: list[str] = []
@@ -246,11 +248,11 @@ class _RunFiles:
 
     @property
     def is_checked(self) -> bool:
-        """Whether rows of the bin are compared."""
+        """Whether any new file of the bin is verified."""
         return bool(len(self._checked))
 
     def take(self, file: DataFile) -> int:
-        """Takes in the live rows of a file, and says how many there were."""
+        """Append the live rows of a file; returns their number."""
         found = 0
         for batch, ties in _with_ties(file):
             found += batch.num_rows
@@ -269,19 +271,20 @@ class _RunFiles:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is held as a run."""
+        """Write the buffered rows as a run."""
         if not self._held:
             return
         rows = pa.Table.from_batches(self._held).combine_chunks()
         self._held, self._bytes = [], 0
         positions = rows[_POSITION].to_numpy()
         order = np.argsort(positions)
+        # A position equal to a split belongs to the range above it, here as in ``_append``.
         inner = np.searchsorted(positions[order], self._division.splits, side="left")
         ends = [0, *inner.tolist(), rows.num_rows]
         (sorted_rows,) = rows.take(order).combine_chunks().to_batches()
         path = _scratch_file(self._scratch, "run")
         with (
-            unwritten(self._scratch),
+            as_storage_error(self._scratch),
             pa.ipc.new_file(str(path), self._schema, options=_LZ4) as writer,
         ):
             for first, end in pairwise(ends):
@@ -300,7 +303,10 @@ def _run_schema(how: Rewriting) -> pa.Schema:
 
 
 def _with_ties(file: DataFile) -> Iterator[tuple[pa.RecordBatch, Keys]]:
-    """The live rows of a file, each with its number."""
+    """The live rows of a file, each with a pseudo-random number from its path and row index.
+
+    It selects the sample and orders rows of equal position, the same way in every attempt.
+    """
     seed = int.from_bytes(hashlib.sha256(file.add.path.encode()).digest()[:8], "big")
     at = 0
     for batch in file.rows():
@@ -318,6 +324,6 @@ def _table(path: str) -> pa.Table:
 
 
 def _scratch_file(scratch: str, kind: str) -> Path:
-    with unwritten(scratch):
+    with as_storage_error(scratch):
         Path(scratch).mkdir(parents=True, exist_ok=True)
     return Path(scratch) / f"{kind}-{uuid.uuid4()}.arrow"

@@ -1,8 +1,8 @@
-"""The rewrite of bins by Spark: what Arrow would not keep, read and written as Spark does.
+"""The Spark engine: rewrite the bins whose rows Arrow would change.
 
-Rows are those that Delta on Spark reads: calendars of old files are converted, variants put
-together. Spark writes into scratch; a new file gets its name in the table only when it is whole
-and has been read back.
+Rows are read as delta-spark reads them: dates of the Julian calendar are rebased, shredded
+variants reassembled. Spark writes into scratch; a new file is copied into the table only when it
+is complete and has been read back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from maint_assets.compaction.columns.spark_schema import has_equal_names
 from maint_assets.compaction.engines.arrow import REWRITTEN_SCHEMA
-from maint_assets.compaction.engines.spark_output import SparkFile, adopted
+from maint_assets.compaction.engines.spark_output import SparkFile, adopt
 from maint_assets.compaction.engines.spark_rows import (
     BIN,
     MOST_TASKS,
@@ -29,7 +29,7 @@ from maint_assets.compaction.engines.spark_rows import (
     reserved_name,
     uri,
 )
-from maint_assets.datasets.rows import packed, units
+from maint_assets.datasets.rows import task_groups, units
 from maint_assets.delta.actions import Add
 from maint_assets.errors import one_line
 
@@ -54,19 +54,22 @@ _SETTINGS = {
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.variant.allowReadingShredded": "true",
 }
-"""What makes a session's reader and writer those of the Delta protocol, whatever it was set to."""
+"""Settings under which Spark reads and writes Parquet as the Delta protocol defines it.
+
+They override whatever the user's session or cluster defaults say.
+"""
 
 _CODECS = {"lz4": "lz4_raw"}
 
 _UNKNOWN_CALENDAR = (
-    "it has days before 1582 or moments before 1900, and does not say of which calendar they are"
+    "it has dates before 1582 or timestamps before 1900, and its footer does not name the calendar"
 )
 _CAUSE = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _SHOWN = 300
 
 
 def spark_bins(rows: Iterable[dict[str, Any]]) -> list[SparkBin]:
-    """The bins of rows of the ledger; rows of one bin come together."""
+    """Group the input rows of the ledger by bin."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         found.setdefault(row["bin"], []).append(row)
@@ -80,13 +83,14 @@ def spark_bins(rows: Iterable[dict[str, Any]]) -> list[SparkBin]:
     ]
 
 
-def rewritten_by_spark(
+def rewrite_by_spark(
     spark: SparkSession, bins: Sequence[SparkBin], how: Rewriting, *, scratch: str
 ) -> list[dict[str, Any]]:
-    """Inputs and outputs of bins, the outputs written: rows of REWRITTEN_SCHEMA.
+    """Rewrite bins by Spark; their inputs and outputs as rows of REWRITTEN_SCHEMA.
 
-    A bin that Spark cannot read or write is told of alone. Raises StorageError for a file that is
-    gone, and what ends a Spark job that only looks at files.
+    A bin that Spark cannot read or write has state ``failed`` or ``refused``, and the others go on.
+    Raises StorageError for an input that is missing, and the errors of the Spark jobs that link
+    inputs and adopt outputs.
     """
     session = _session(spark, how)
     reserved = reserved_name(how.files)
@@ -95,27 +99,27 @@ def rewritten_by_spark(
         codec = _CODECS.get(how.codec, how.codec)
         new = list(_written(inputs, bins, f"{scratch}/out", codec=codec))
     else:
-        reason = f"column {reserved} has a name that a rewrite by Spark keeps for itself: rename it"
+        reason = f"the name of column {reserved} is reserved for rewrites by Spark: rename it"
         new = [SparkFile(each, "", "refused", reason) for each in bins]
-    packages = packed(new, MOST_TASKS, weight=lambda each: sum(each.of.rows))
+    groups = task_groups(new, MOST_TASKS, weight=lambda each: sum(each.of.rows))
 
-    def adopt(some: list[SparkFile]) -> Iterator[pa.RecordBatch]:
+    def adopted(some: list[SparkFile]) -> Iterator[pa.RecordBatch]:
         for each in some:
-            yield adopted(each, how)
+            yield adopt(each, how)
 
-    made = units(session, packages, adopt, kind=SparkFile).as_frame(REWRITTEN_SCHEMA)
+    made = units(session, groups, adopted, kind=SparkFile).as_frame(REWRITTEN_SCHEMA)
     return [row.asDict() for row in made.collect()]
 
 
 def _session(spark: SparkSession, how: Rewriting) -> SparkSession:
-    """A session of our own in the same application: the user's settings stay as they are."""
+    """A separate session of the same application, so that the user's settings stay as they are."""
     clone = getattr(spark, "cloneSession", None)  # Spark Connect has no newSession
     session: SparkSession = spark.newSession() if clone is None else clone()
     by_id = how.files.by_id
     shredding = str(how.properties.variant_shredding).lower()
     settings = {
         **_SETTINGS,
-        # As Delta reads files, unless the table has names that nothing else tells apart.
+        # Case-insensitive, as delta-spark reads files, unless names differ only in case.
         "spark.sql.caseSensitive": str(has_equal_names(how.files.data)).lower(),
         "spark.sql.parquet.fieldId.read.enabled": str(by_id).lower(),
         "spark.sql.parquet.fieldId.read.ignoreMissing": str(not by_id).lower(),
@@ -130,9 +134,9 @@ def _session(spark: SparkSession, how: Rewriting) -> SparkSession:
 def _written(
     inputs: SparkInputs, bins: Sequence[SparkBin], directory: str, *, codec: str
 ) -> Iterator[SparkFile]:
-    """What Spark wrote for each bin, or why nothing.
+    """Write all bins in one job; the file or the error of each bin.
 
-    All bins are one job. Where it fails its halves are tried, until the faulty bins are alone.
+    If the job fails, each half of the bins is tried by itself, until the faulty bins are isolated.
     """
     rows = inputs.rows(bins)
     tasks = min(4 * len(bins), MOST_TASKS)
@@ -159,7 +163,7 @@ def _written(
 
 
 def _fault(error: Exception) -> tuple[str, str]:
-    """State of a bin that Spark could not rewrite, and why."""
+    """The state and the reason of a bin that Spark could not rewrite."""
     text = str(error)
     if "READ_ANCIENT_DATETIME" in text:
         return "refused", _UNKNOWN_CALENDAR

@@ -1,4 +1,4 @@
-"""How a file that Spark wrote for a bin becomes a data file: looked at, counted, given its name."""
+"""Adopt a file that Spark wrote for a bin as a data file: check it, count it, put it in place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from maint_assets.compaction.columns.physical import FIELD_ID, has_variants
-from maint_assets.compaction.engines.arrow import unwritten, written
+from maint_assets.compaction.engines.arrow import unwritten_rows, written_rows
 from maint_assets.compaction.engines.spark_rows import SparkBin
 from maint_assets.compaction.reading.data_files import data_file
 from maint_assets.compaction.reading.matching import inner_fields
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class SparkFile(msgspec.Struct, frozen=True):
-    """What Spark wrote for a bin, in a directory; or the state of the bin and why it is none."""
+    """The directory that Spark wrote for a bin; or state and reason of a bin it did not write."""
 
     of: SparkBin
     directory: str
@@ -38,10 +38,10 @@ class SparkFile(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-def adopted(new: SparkFile, how: Rewriting) -> pa.RecordBatch:
-    """The files of a bin, the new one in its place in the table: REWRITTEN_SCHEMA."""
+def adopt(new: SparkFile, how: Rewriting) -> pa.RecordBatch:
+    """Check the new file of a bin and put it in the table; the bin's files as REWRITTEN_SCHEMA."""
     name, inputs = new.of.bin, new.of.adds
-    stays = partial(unwritten, name, inputs, engine="spark")
+    stays = partial(unwritten_rows, name, inputs, engine="spark")
     if new.state is not None:
         return stays(state=new.state, reason=new.reason)
     try:
@@ -52,11 +52,11 @@ def adopted(new: SparkFile, how: Rewriting) -> pa.RecordBatch:
         reason = f"its new file cannot be written ({one_line(error)})"
         return stays(state="failed", reason=reason)
     outputs = [] if output is None else [(output, sum(new.of.rows))]
-    return written(name, zip(inputs, new.of.rows, strict=True), outputs, engine="spark")
+    return written_rows(name, zip(inputs, new.of.rows, strict=True), outputs, engine="spark")
 
 
 def _output(new: SparkFile, how: Rewriting) -> Add | None:
-    """The add of the new file; None where no row of the inputs lives."""
+    """The add of the new file; None if the inputs have no live rows."""
     table, expected = Location(how.table, how.table), sum(new.of.rows)
     files = sorted(Path(new.directory).glob("part-*.parquet"))
     if len(files) != (1 if expected else 0):
@@ -65,7 +65,7 @@ def _output(new: SparkFile, how: Rewriting) -> Add | None:
         return None
     statistics = _statistics(files[0], how)
     if statistics.rows != expected:
-        raise _refused(how, f"Spark wrote {statistics.rows} rows where {expected} live")
+        raise _refused(how, f"Spark wrote {statistics.rows} rows for {expected} live rows")
     values = bin_values(new.of.adds, how)
     path = new_path(values, how)
     write.put_file(table, path, files[0])
@@ -75,7 +75,11 @@ def _output(new: SparkFile, how: Rewriting) -> Add | None:
 
 
 def _statistics(written: Path, how: Rewriting) -> FileStatistics:
-    """The statistics of a file whose columns are those of new files. Raises RewriteError."""
+    """Read the file and compute its statistics.
+
+    Raises RewriteError for unexpected columns, and for rows without a row id or commit version in
+    a table with row tracking.
+    """
     found = how.statistics()
     names = how.files.arrow.names
     add = Add(log_path(written.name), 0)
@@ -83,13 +87,16 @@ def _statistics(written: Path, how: Rewriting) -> FileStatistics:
         _refuse_other_columns(file, how)
         for batch in RowWidth().batches(file, names):
             if any(batch.column(name).null_count for name in how.files.row_tracking or ()):
-                raise _refused(how, "rows have no row id or version, though the table tracks them")
+                raise _refused(how, "rows lack a row id or commit version, but the table has them")
             found.add(batch)
     return found
 
 
 def _refuse_other_columns(file: pq.ParquetFile, how: Rewriting) -> None:
-    """Names, types, field ids: as Arrow would have written them, but for the parts of variants."""
+    """Raise RewriteError unless names, types and field ids are those that Arrow would write.
+
+    The fields within variants are not compared: Spark may shred them.
+    """
     kinds = {field.physical_name: field.type for field in how.files.data}
     columns = file.schema_arrow
     expected = how.files.arrow
@@ -98,15 +105,15 @@ def _refuse_other_columns(file: pq.ParquetFile, how: Rewriting) -> None:
     for column, wanted in zip(columns, expected, strict=True):
         holds_variants = column.name in kinds and has_variants(kinds[column.name])
         if not holds_variants and _shape(column) != _shape(wanted):
-            raise _refused(how, f"column {column.name} became {column.type}, not {wanted.type}")
+            raise _refused(how, f"column {column.name} is {column.type}, not {wanted.type}")
 
 
 def _shape(column: pa.Field) -> tuple[Any, ...]:
-    """Name, field id, and type of a column; types with parts may have other names within Arrow."""
+    """Name, field id and type of a column, recursively: Arrow types also compare inner names."""
     parts = inner_fields(column.type)
     number = (column.metadata or {}).get(FIELD_ID)
     return column.name, number, *(map(_shape, parts) if parts else (column.type,))
 
 
 def _refused(how: Rewriting, found: str) -> RewriteError:
-    return RewriteError(how.table, found, "nothing of the bin was committed; report this")
+    return RewriteError(how.table, found, "nothing of the bin was committed; report this as a bug")

@@ -1,8 +1,8 @@
-"""The rows of bins as Spark reads them from data files: live, with what new files hold beside them.
+"""The live rows of bins as Spark reads them, in the columns of new files.
 
-Spark finds the files through links, in a directory a bin, named by bin and position: no name of a
-data file can mean something else to Spark (a pattern, a hidden file, a partition), and the name
-tells the file's place.
+Spark reads the data files through symbolic links in a directory per bin, named by bin and position
+in it. So no name of a data file is mistaken for a glob pattern, a hidden file or a partition, and
+``_metadata.file_name`` identifies the input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from maint_assets.compaction.reading.deleted_rows import deleted_rows
 from maint_assets.compaction.reading.hazards import calendar_is_told
 from maint_assets.compaction.reading.locations import data_path
 from maint_assets.datasets.columns import arrow_schema, batch_of, column
-from maint_assets.datasets.rows import packed, units
+from maint_assets.datasets.rows import task_groups, units
 from maint_assets.delta.actions import Add, DeletionVector
 from maint_assets.storage.location import Location
 
@@ -41,7 +41,7 @@ _FIRST_ID, _VERSION, _VALUES = (f"{_RESERVED}{name}" for name in ("id", "version
 _FILES = T.StructType([
     column(FILE, "string", "name of the link"),
     column(BIN, "string", "id of the bin"),
-    column(POSITION, "bigint", "place of the file in its bin"),
+    column(POSITION, "bigint", "position of the file in its bin"),
     column(_FIRST_ID, "bigint", "base row id", nullable=True),
     column(_VERSION, "bigint", "default row commit version", nullable=True),
     column(_VALUES, "string", "partition values by physical name, JSON"),
@@ -54,15 +54,15 @@ _DELETED_ARROW = arrow_schema(_DELETED)
 _VECTOR_ROWS = 65_536
 
 MOST_TASKS = 200
-"""Tasks of a job over bins or files, if there are so many."""
+"""The most tasks of a job over bins or files."""
 
-# Old days and moments of a file that does not tell their calendar are no one's to guess: such a
-# read fails, all others are as if the option was not there.
+# If a file's footer does not name its calendar, its dates before 1582 and timestamps before 1900
+# are ambiguous, and reading them fails. For all other files the option changes nothing.
 _CALENDARS = {"told": "CORRECTED", "untold": "EXCEPTION"}
 
 
 class SparkBin(msgspec.Struct, frozen=True):
-    """A bin that Spark rewrites: its adds, and how many rows of each live."""
+    """A bin that Spark rewrites: its adds, and the number of live rows of each."""
 
     bin: str
     adds: list[Add]
@@ -74,19 +74,19 @@ class SparkBin(msgspec.Struct, frozen=True):
 
 
 class _Vector(msgspec.Struct, frozen=True):
-    """A file with a deletion vector."""
+    """A file with a deletion vector, by the name of its link."""
 
     link: str
     vector: DeletionVector
 
 
 class SparkInputs:
-    """The data files of bins, linked to in a directory; ``rows`` are those of some of them."""
+    """The data files of bins, linked from a scratch directory."""
 
     def __init__(
         self, session: SparkSession, bins: Sequence[SparkBin], how: Rewriting, *, scratch: str
     ) -> None:
-        """Links to the files, on executors. StorageError for one that cannot be opened."""
+        """Link the files, on executors. Raises StorageError for one that cannot be opened."""
         self._session, self._how = session, how
         self._directory, table = f"{scratch}/in", how.table
 
@@ -94,19 +94,19 @@ class SparkInputs:
             for each in some:
                 yield batch_of(_linked(each, table, f"{scratch}/in"), _FILES_ARROW)
 
-        packages = packed(bins, MOST_TASKS, weight=lambda each: len(each.adds))
-        made = units(session, packages, link, kind=SparkBin).as_frame(_FILES)
+        groups = task_groups(bins, MOST_TASKS, weight=lambda each: len(each.adds))
+        made = units(session, groups, link, kind=SparkBin).as_frame(_FILES)
         self._files = session.createDataFrame(made.collect(), _FILES)
 
     def rows(self, bins: Sequence[SparkBin]) -> DataFrame:
-        """The live rows in the columns of new files, with BIN, POSITION and ROW (physical index).
+        """The live rows of bins: columns of new files, BIN, POSITION and ROW (physical row index).
 
-        Reading fails where the calendar of old days and moments is not known.
+        The job fails for old dates or timestamps of an unknown calendar (``_CALENDARS``).
         """
         found = [
             self._read(directories, mode)
-            for told, mode in _CALENDARS.items()
-            if (directories := self._linked_to(bins, told))
+            for calendar, mode in _CALENDARS.items()
+            if (directories := self._linked_to(bins, calendar))
         ]
         every = found[0] if len(found) == 1 else found[0].union(found[1])
         vectors = [
@@ -120,8 +120,8 @@ class SparkInputs:
         known = every.join(F.broadcast(self._files), FILE)
         return known.select(*_columns(self._how.files), BIN, POSITION, ROW)
 
-    def _linked_to(self, bins: Sequence[SparkBin], told: str) -> list[str]:
-        every = (Path(self._directory, told, each.bin) for each in bins)
+    def _linked_to(self, bins: Sequence[SparkBin], calendar: str) -> list[str]:
+        every = (Path(self._directory, calendar, each.bin) for each in bins)
         return [uri(str(directory)) for directory in every if directory.exists()]
 
     def _read(self, directories: list[str], mode: str) -> DataFrame:
@@ -130,48 +130,51 @@ class SparkInputs:
             .schema(_read_schema(self._how.files))
             .option("datetimeRebaseMode", mode)
             .option("int96RebaseMode", mode)
-            # A flipped bit must not get a new, right checksum.
+            # Else a flipped bit would be copied, and get a valid checksum in the new file.
             .option("parquet.page.verify-checksum.enabled", "true")
-            # No columns from directories' names, no patterns in them.
+            # Neither partition columns nor glob patterns from directory names.
             .option("recursiveFileLookup", "true")
             .option("__globPaths__", "false")
             .parquet(*directories)
         )
-        told = files.metadataColumn("_metadata")
-        return files.select("*", told["file_name"].alias(FILE), told["row_index"].alias(ROW))
+        source = files.metadataColumn("_metadata")
+        return files.select("*", source["file_name"].alias(FILE), source["row_index"].alias(ROW))
 
     def _deleted(self, vectors: list[_Vector]) -> DataFrame:
-        """The rows that deletion vectors take away."""
+        """The rows that deletion vectors mark as deleted, by link and row index."""
         table = self._how.table
 
         def read(some: list[_Vector]) -> Iterator[pa.RecordBatch]:
             for each in some:
                 yield from _deleted_of(each, table)
 
-        packages = packed(vectors, MOST_TASKS, weight=lambda each: each.vector.cardinality)
-        return units(self._session, packages, read, kind=_Vector).as_frame(_DELETED)
+        groups = task_groups(vectors, MOST_TASKS, weight=lambda each: each.vector.cardinality)
+        return units(self._session, groups, read, kind=_Vector).as_frame(_DELETED)
 
 
 def reserved_name(files: FileSchema) -> str | None:
-    """A column of the table that Spark would take for one of ours; None if there is none."""
+    """A column of the table whose name clashes with our helper columns; None if there is none."""
     names = (name for name in files.arrow.names if name.lower().startswith(_RESERVED))
     return next(names, None)
 
 
 def uri(path: str) -> str:
-    """A local path to Spark, whatever its default file system is; Hadoop does not decode it."""
+    """The URI of a local path for Spark, whatever its default file system is.
+
+    Not percent-encoded: Hadoop does not decode it.
+    """
     return f"file://{path}"
 
 
 def _linked(each: SparkBin, table: str, directory: str) -> Iterator[tuple[object, ...]]:
-    """Makes the links of a bin; what the log says of each file."""
+    """Create the links of a bin; yields a row of _FILES per file."""
     location = Location(table, table)
     for at, (name, add) in enumerate(each.links()):
         with data_file(location, add) as file:
-            told = calendar_is_told(file.metadata.metadata or {})
-        link = Path(directory, "told" if told else "untold", each.bin, name)
+            is_known = calendar_is_told(file.metadata.metadata or {})
+        link = Path(directory, "told" if is_known else "untold", each.bin, name)
         link.parent.mkdir(parents=True, exist_ok=True)
-        # A task may run twice.
+        # A retry of the task finds the link of the first attempt.
         link.unlink(missing_ok=True)
         link.symlink_to(data_path(location, add.path))
         values = msgspec.json.encode(add.partition_values).decode()
@@ -187,7 +190,7 @@ def _deleted_of(each: _Vector, table: str) -> Iterator[pa.RecordBatch]:
 
 
 def _read_schema(files: FileSchema) -> T.StructType:
-    """What is read of data files: a column that one of them lacks is null there."""
+    """The columns to read from data files; Spark reads a column that a file lacks as null."""
     schema = spark_schema(files.data)
     for name in files.row_tracking or ():
         schema.add(name, T.LongType())
@@ -205,11 +208,12 @@ def _columns(files: FileSchema) -> Iterable[Column]:
         yield value.alias(field.physical_name, metadata=schema.metadata)
     if files.row_tracking is not None:
         row_id, version = files.row_tracking
-        told = F.col(_FIRST_ID) + F.col(ROW)
-        yield F.coalesce(_column(row_id), told).alias(row_id)
+        # A row without a materialised id has the default one (PROTOCOL, "Row IDs").
+        default_id = F.col(_FIRST_ID) + F.col(ROW)
+        yield F.coalesce(_column(row_id), default_id).alias(row_id)
         yield F.coalesce(_column(version), F.col(_VERSION)).alias(version)
 
 
 def _column(name: str) -> Column:
-    """A column by its whole name, whatever is in it."""
+    """A column by its exact name, which may contain dots and backticks."""
     return F.col(f"`{name.replace('`', '``')}`")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from maint_assets.errors import CorruptLogError
-from maint_assets.snapshot.control_state import overview
+from maint_assets.snapshot.control_state import non_file_actions
 
 if TYPE_CHECKING:
     from maint_assets.snapshot.head import TableHead
@@ -24,7 +24,7 @@ def clustering_columns(head: TableHead) -> tuple[tuple[str, ...], ...]:
 
     Delta writes each as a list of names, PROTOCOL's example as one name.
     """
-    domains = {each.domain: each.configuration for each in overview(head, now_ms=0).domains}
+    domains = {each.domain: each.configuration for each in non_file_actions(head, now_ms=0).domains}
     text = domains.get(DOMAIN)
     if text is None:
         return ()

@@ -1,1 +1,1 @@
-"""Which files are rewritten together."""
+"""The plan of an OPTIMIZE: which files are rewritten, in which bins, by which task."""

@@ -1,4 +1,4 @@
-"""How much of a plan one run executes: whole bins up to a number of bytes."""
+"""The budget of a run: whole bins up to a number of bytes, the rest is postponed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Bin(NamedTuple):
-    """A bin: when its first file came, its bytes, and where its add actions are."""
+    """A bin: the lowest ``added`` of its files, its id, its bytes and its add actions."""
 
     added: int
     name: str
@@ -31,14 +31,13 @@ def within_budget(
     max_bytes: int,
     is_promising: Callable[[Iterable[Add]], bool],
 ) -> Iterator[pa.RecordBatch]:
-    """The files, those of bins beyond so many bytes without a bin: ``postponed``.
+    """The files, with the bins that exceed ``max_bytes`` removed (reason ``postponed``).
 
-    Bins are taken from the oldest on, whatever their order; one that does not fit is passed over.
-    One that is not promising comes behind all others: what is refused in every run must not keep
-    the rest from being rewritten.
+    Bins are taken from the oldest on; one that does not fit is skipped. Bins that are not promising
+    come last: a bin that is refused in every run must not use up the budget of the others.
     """
     held = list(files)
-    behind: list[_Bin] = []
+    last: list[_Bin] = []
     taken: list[str] = []
     for each in sorted(_bins(held), key=lambda each: each[:2]):
         if each.size > max_bytes:
@@ -47,8 +46,8 @@ def within_budget(
             taken.append(each.name)
             max_bytes -= each.size
         else:
-            behind.append(each)
-    for each in behind:
+            last.append(each)
+    for each in last:
         if each.size <= max_bytes:
             taken.append(each.name)
             max_bytes -= each.size
@@ -58,7 +57,7 @@ def within_budget(
 
 
 def _bins(held: Iterable[pa.RecordBatch]) -> Iterable[_Bin]:
-    """The bins of all files: those of one lie together, in one batch or in two."""
+    """The bins of all files. The files of a bin are adjacent, perhaps over two batches."""
     found: dict[str, _Bin] = {}
     for batch in held:
         planned = batch.filter(pc.is_valid(batch["bin"]))

@@ -1,4 +1,7 @@
-"""Which live files are rewritten and why, each by its add action alone."""
+"""Candidates of a compaction: live files with the reason to rewrite or keep each.
+
+Only the add action of a file is considered; the data files are not opened here.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from maint_assets.compaction.writing.add_actions import MOST_REWRITES, REWRITES_
 from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import canonical_values
 from maint_assets.delta.paths import TableRoot
-from maint_assets.snapshot.resolved_paths import placed
+from maint_assets.snapshot.resolved_paths import resolved_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,15 +31,14 @@ if TYPE_CHECKING:
 from maint_assets.compaction.planning.schema import COMPACTION_ARROW, PLANNED_REASONS
 
 _ROWS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>\d{1,18})\s*[,}]'
-"""How every known writer begins its statistics; others are decoded whole."""
+"""The start of the statistics of all known writers; others are decoded as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What tells candidates from files that stay: the table's root and columns, the selection.
+    """The criteria for candidates: table root, partition columns, selection.
 
-    ``engine`` is what the table's files are rewritten by, as far as its schema tells;
-    ``ordering`` how their rows are to be ordered.
+    ``engine`` is the engine that the table's schema allows, ``ordering`` the order of new files.
     """
 
     root: TableRoot
@@ -47,15 +49,15 @@ class Judge:
 
 
 def candidates(files: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[pa.RecordBatch]:
-    """Live files, each with the reason why it is rewritten or stays: COMPACTION_SCHEMA, no bin."""
+    """Live files with the reason to rewrite or keep each: COMPACTION_SCHEMA, ``bin`` null."""
     for batch in files:
         if batch.num_rows:
-            yield _judged(batch, judge)
+            yield _classified(batch, judge)
 
 
-def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
+def _classified(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
     add = batch["add"]
-    path, _, _ = placed(add.field("path"), judge.root)
+    path, _, _ = resolved_columns(add.field("path"), judge.root)
     size = add.field("size")
     deleted = _deleted(add)
     rows = _rows(add.field("stats"))
@@ -72,7 +74,8 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
         safe=False,
     )
     wanted = pc.is_in(reason, pa.array(PLANNED_REASONS))
-    # A look into the file may yet find a dropped column, a new cube take in an old one.
+    # Later steps may still choose other files: a purge by a dropped column in the footer, an
+    # ordering to merge an old Z-cube. So their add actions are needed as well.
     if judge.selection.purge or ordering is not None:
         wanted = pa.repeat(pa.scalar(value=True), len(batch))
     columns = {
@@ -104,7 +107,7 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
 def _reasons(
     add: pa.StructArray, *, share: pa.Array, rows: pa.Array, cube: pa.Array, judge: Judge
 ) -> pa.Array:
-    """Why each file is rewritten, or why it stays (optimize.md 4)."""
+    """The reason of each file: one of PLANNED_REASONS or LEFT_OUT_REASONS."""
     selection = judge.selection
     has_vector = pc.is_valid(add.field("deletionVector"))
     unknown = pc.and_(has_vector, pc.is_null(rows))
@@ -125,7 +128,7 @@ def _reasons(
 
 
 def _cube(add: pa.StructArray, ordering: Ordering) -> pa.Array:
-    """What each file was ordered with by the same columns, null for others."""
+    """Z-cube id of each file ordered by the same columns, null for others."""
     tags = add.field("tags")
     named = pc.fill_null(_tag(tags, ordering.columns_tag), "")
     is_same = pc.equal(named, ordering.columns_text)
@@ -137,7 +140,10 @@ def _cube(add: pa.StructArray, ordering: Ordering) -> pa.Array:
 
 
 def _is_clustered_otherwise(add: pa.StructArray, judge: Judge) -> pa.Array:
-    """Whether a file of a clustered table is left as it is: by another engine, by other columns."""
+    """Mask of the files of a clustered table that stay as they are.
+
+    They were clustered by another provider or by other columns; only ``full`` rewrites them.
+    """
     provider = add.field("clusteringProvider")
     if judge.ordering is None or not judge.ordering.clustering or judge.selection.full:
         return pa.repeat(pa.scalar(value=False), len(add))
@@ -152,9 +158,9 @@ def _has_z_order(add: pa.StructArray) -> pa.Array:
 
 
 def _rewrites(add: pa.StructArray) -> pa.Array:
-    """How many compactions the rows went through, MOST_REWRITES for more."""
-    told = _tag(add.field("tags"), REWRITES_TAG)
-    once = pc.if_else(pc.equal(told, "1"), 1, MOST_REWRITES)
+    """Number of compactions of the rows so far, at most MOST_REWRITES."""
+    tag = _tag(add.field("tags"), REWRITES_TAG)
+    once = pc.if_else(pc.equal(tag, "1"), 1, MOST_REWRITES)
     return pc.cast(pc.fill_null(once, 0), pa.int64())
 
 
@@ -178,7 +184,7 @@ def _rows(stats: pa.Array) -> pa.Array:
 
 
 def _partitions(values: pa.MapArray, partitions: tuple[Field, ...]) -> pa.Array:
-    """The canonical values as JSON; each combination is made once."""
+    """The canonical partition values as JSON; each combination is converted once."""
     if not partitions:
         return pa.repeat(pa.scalar("{}"), len(values))
     known: dict[tuple[tuple[str, str | None], ...], str] = {}
@@ -192,7 +198,7 @@ def _partitions(values: pa.MapArray, partitions: tuple[Field, ...]) -> pa.Array:
 
 
 def _texts(add: pa.StructArray, rows: pa.Array, wanted: pa.Array) -> pa.Array:
-    """The add actions that are wanted as JSON, null for others; of statistics only the rows."""
+    """Add actions as JSON where ``wanted`` holds, else null; of statistics only numRecords."""
     texts = np.full(len(add), None, object)
     actions = add.filter(wanted).to_pylist(maps_as_pydicts="strict")
     found: list[str] = []

@@ -1,4 +1,8 @@
-"""Files that still hold columns which the table has dropped: told by their footers (O4.4)."""
+"""Files that still hold columns dropped from the table, found by their Parquet footers.
+
+With column mapping, DROP COLUMN changes metadata only; a purge (REORG TABLE ... APPLY (PURGE) in
+Delta Spark) rewrites the files that still have the data.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +30,12 @@ if TYPE_CHECKING:
     from maint_assets.snapshot.head import TableHead
 
 STAYS, DROPPED = "whole", "dropped_columns"
-"""The reason of a file that a purge leaves, and of one that holds a dropped column."""
+"""The reasons of a file that a purge keeps, and of one that holds a dropped column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The columns that data files of a table may hold; goes to the executors."""
+    """The columns that data files of a table may hold; sent to the executors."""
 
     table: str
     columns: Struct
@@ -39,7 +43,7 @@ class Held:
 
     @classmethod
     def of(cls, head: TableHead, schema: TableSchema) -> Self:
-        """Those of a version: of its schema, and the two of row tracking."""
+        """The columns of a version's schema, and the two that row tracking materialises."""
         properties = head.properties
         names = (
             properties.materialized_row_id_column,
@@ -50,9 +54,10 @@ class Held:
 
 
 def with_dropped_columns(files: Iterable[pa.RecordBatch], held: Held) -> Iterator[pa.RecordBatch]:
-    """The files, those that a purge would leave looked at: COMPACTION_SCHEMA, no bin.
+    """The files, with reason DROPPED where the footer has dropped columns: COMPACTION_SCHEMA.
 
-    Raises StorageError for a file that cannot be opened: what it holds nobody knows.
+    Only footers of files with reason STAYS are read. Raises StorageError for a file that cannot be
+    opened.
     """
     location = Location(held.table, held.table)
     for batch in files:
@@ -66,7 +71,7 @@ def with_dropped_columns(files: Iterable[pa.RecordBatch], held: Held) -> Iterato
 
 
 def holds_dropped(columns: Sequence[Source], held: Held) -> bool:
-    """Whether a column of a file, or a part of one, is none of the table's, whatever its case."""
+    """Whether a file has a column or nested field that the table lacks; names ignore case."""
     every = (each for each in columns if each.name not in held.row_tracking)
     return _has_others(every, held.columns)
 
@@ -84,7 +89,7 @@ def _has_others(parts: Iterable[Source], struct: Struct) -> bool:
 
 
 def _differs(source: Source, kind: Type) -> bool:
-    """Whether a part of the column is none of the type's; those of a variant are its own."""
+    """Whether a column has a nested field that its type lacks; fields of a variant do not count."""
     match kind:
         case Struct():
             return _has_others(source.parts, kind)

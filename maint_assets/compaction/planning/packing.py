@@ -1,7 +1,7 @@
-"""Bin packing: which candidates of a partition are rewritten into one file.
+"""Bin packing: the candidates of a partition that are rewritten together.
 
-A bin holds files of one partition value. Files keep the order in which they came to the table, so
-that a bin holds rows that were written at about the same time.
+All files of a bin have the same partition values. They are packed in the order in which they were
+added to the table, so that a bin holds rows written at about the same time.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 from maint_assets.compaction.planning.schema import COMPACTION_ARROW, PLANNED_REASONS
 
 MOST_FILES = 5_000
-"""Files of a bin."""
+"""The most files of a bin."""
 
 
 def compaction_bins(
     files: Iterable[pa.RecordBatch], selection: Selection, *, ordering: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """The same files in bins, all files of a partition at hand: COMPACTION_SCHEMA.
+    """Assign the candidates to bins; both are rows of COMPACTION_SCHEMA.
 
-    A batch holds whole bins. What nothing can be merged with stays. With an ``ordering`` bins are
-    those of ``cube_bins``.
+    ``files`` must hold all files of a partition. Each returned batch holds whole bins. A file that
+    has no other to be merged with stays. With ``ordering``, the bins are those of ``cube_bins``.
     """
     every = pa.Table.from_batches(files, COMPACTION_ARROW)
     order = [("partition", "ascending"), ("added", "ascending"), ("path", "ascending")]
@@ -69,41 +69,42 @@ def packed_bins(
     whole: int,
     rewrites: Sequence[int] | None = None,
 ) -> list[int]:
-    """The bin of each file in its order, -1 for one that stays; next-fit up to the target.
+    """The bin number of each file, -1 for one that stays; next-fit in the given order.
 
-    No bin has more than MOST_FILES files: the memory of a task and the length of a commit.
+    Sizes, ``target`` and ``whole`` are bytes. No bin has more than MOST_FILES files, which bounds
+    the memory of a task and the length of a commit.
 
-    A file of at least ``whole`` bytes has a bin for itself and does not part its neighbours. A
-    bin of one file is kept only where the file is worth it ``alone``. Files that are small after
-    MOST_REWRITES make no bins of their own, since each rewrite may shrink them again: the newest
-    go into the last bin, where there is room.
+    A file of at least ``whole`` bytes has a bin of its own; files before and after it may still
+    share one. A bin of a single file is kept only if ``alone`` holds for the file. Files that are
+    still small after MOST_REWRITES rewrites start no bins, as each rewrite may shrink them again:
+    the newest of them fill up the last bin.
     """
     past = [0] * len(sizes) if rewrites is None else rewrites
-    settled = [at for at, many in enumerate(past) if many >= MOST_REWRITES and not alone[at]]
+    settled = [file for file, many in enumerate(past) if many >= MOST_REWRITES and not alone[file]]
     found, members = [-1] * len(sizes), dict[int, list[int]]()
     current, load, made = -1, 0, 0
-    for at in sorted(set(range(len(sizes))).difference(settled)):
-        size = sizes[at]
+    for file in sorted(set(range(len(sizes))).difference(settled)):
+        size = sizes[file]
         if size >= whole:
-            members[made], made = [at], made + 1
+            members[made], made = [file], made + 1
             continue
         if current < 0 or load + size > target or len(members[current]) >= MOST_FILES:
             current, load, made = made, 0, made + 1
             members[current] = []
-        members[current].append(at)
+        members[current].append(file)
         load += size
     if current >= 0 and (len(members[current]) > 1 or not past[members[current][0]]):
         room = MOST_FILES - len(members[current])
         members[current] += _fitting(settled[::-1], sizes, room_bytes=target - load)[:room]
-    kept = (one for one in members.values() if len(one) > 1 or alone[one[0]])
-    for number, one in enumerate(kept):
-        for at in one:
-            found[at] = number
+    kept = (bin_ for bin_ in members.values() if len(bin_) > 1 or alone[bin_[0]])
+    for number, bin_ in enumerate(kept):
+        for file in bin_:
+            found[file] = number
     return found
 
 
 def _fitting(files: Iterable[int], sizes: Sequence[int], *, room_bytes: int) -> list[int]:
-    """The files that fit into the room, one after the other."""
+    """The files that fit into ``room_bytes``, taken first-fit in the given order."""
     found: list[int] = []
     for at in files:
         if sizes[at] <= room_bytes:
@@ -113,7 +114,7 @@ def _fitting(files: Iterable[int], sizes: Sequence[int], *, room_bytes: int) -> 
 
 
 def _bin_numbers(held: pa.Table, selection: Selection) -> np.ndarray:
-    """The bin of each file, numbered over all partitions; -1 for one that stays."""
+    """The bin number of each file, unique over all partitions; -1 for one that stays."""
     sizes = held["live_bytes"]
     if selection.purge:  # a file with ordered rows is rewritten alone, and stays part of its cube
         sizes = pc.if_else(held["clustered"], selection.min_bytes, sizes)
@@ -141,7 +142,7 @@ def _bin(files: pa.Table) -> pa.Table:
 
 
 def _bin_id(files: pa.Table) -> str:
-    """The same for the same files, whatever else is planned."""
+    """Id of a bin, derived from its files only: equal in every plan that has this bin."""
     named = zip(files["path"].to_pylist(), files["dv_id"].to_pylist(), strict=True)
     text = "\n".join(f"{path}\0{dv_id}" for path, dv_id in sorted(named))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

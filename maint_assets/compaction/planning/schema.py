@@ -1,4 +1,4 @@
-"""The rows of a plan of an OPTIMIZE: live files, each in a bin or with why it stays."""
+"""The rows of an OPTIMIZE plan: all live files, each in a bin or with the reason why it stays."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ LEFT_OUT_REASONS = (
 
 COMPACTION_SCHEMA = T.StructType([
     column("bin", "string", "id of the bin; null where the file stays", nullable=True),
-    column("position", "bigint", "place of the file in its bin", nullable=True),
+    column("position", "bigint", "index of the file in its bin, from 0", nullable=True),
     column("partition", "string", "partition values by physical name, JSON"),
     column("path", "string", "decoded, relative to the table root; absolute where outside it"),
     column("dv_id", "string", "id of the deletion vector, empty for none"),
     column("size", "bigint", "bytes"),
-    column("live_bytes", "bigint", "bytes without those of deleted rows, estimated"),
+    column("live_bytes", "bigint", "estimated bytes of the rows that are not deleted"),
     column("rows", "bigint", "rows in the file, deleted ones included", nullable=True),
     column("deleted", "bigint", "rows deleted by the deletion vector"),
-    column("clustered", "boolean", "whether its rows are in an order that is to be kept"),
-    column("cube", "string", "what it was ordered with, as is asked now", nullable=True),
-    column("ordered", "boolean", "whether the rows of its bin are ordered"),
-    column("rewrites", "bigint", "compactions that its rows went through: 0, 1, 2 for more"),
+    column("clustered", "boolean", "whether its rows are clustered or Z-ordered"),
+    column("cube", "string", "id of its Z-cube, if ordered by the columns of now", nullable=True),
+    column("ordered", "boolean", "whether the rewrite orders the rows of its bin"),
+    column("rewrites", "bigint", "compactions of its rows so far: 0, 1, or 2 for more"),
     column("reason", "string", "why it is rewritten, or why it stays"),
-    column("engine", "string", "what rewrites it, unless a look into it speaks against it"),
-    column("added", "bigint", "order in which files came to the table"),
-    column("add", "string", "the add action of the log, statistics left out", nullable=True),
+    column("engine", "string", "planned engine; the file itself may require another"),
+    column("added", "bigint", "sort key: order in which files were added to the table"),
+    column("add", "string", "add action as JSON, of statistics only numRecords", nullable=True),
 ])
-"""A file of a bin; files of one bin lie together."""
+"""A row per live file; the files of a bin are adjacent."""
 
 
 COMPACTION_ARROW = arrow_schema(COMPACTION_SCHEMA)

@@ -1,4 +1,4 @@
-"""Which bins of a plan one task rewrites: small ones together, a large one alone."""
+"""Rewrite tasks: which bins of a plan one task rewrites, small ones together, a large one alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from maint_assets.datasets.columns import arrow_schema, batch_of, column, runs
 from maint_assets.datasets.parts import PartSlice, refuse_changed, slice_batches
-from maint_assets.datasets.rows import packed, units
+from maint_assets.datasets.rows import task_groups, units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
     from maint_assets.datasets.parts import Part
 
-PACKAGE_BYTES = 64 * 1024 * 1024
-"""A task takes further bins up to so many bytes: less than that is not worth another task."""
+TASK_BYTES = 64 * 1024 * 1024
+"""Bytes up to which a task takes further bins: a smaller task is not worth its overhead."""
 
-PACKAGES_EACH, LEAST_BYTES = 8, 16 * 1024 * 1024
-"""A small plan is divided into so many tasks for each that runs at once, none of fewer bytes.
+TASKS_PER_SLOT, LEAST_BYTES = 8, 16 * 1024 * 1024
+"""Tasks of a small plan for each slot, and the least bytes of one.
 
-Those that run at once then end about together.
+Tasks that run at once then end at about the same time.
 """
 
 PACKAGE_FILES = 5_000
-"""Files of a task, if they are of several bins."""
+"""Most files of a task with several bins."""
 
 MOST_FILES = 20_000
-"""One commit removes at most about so many files: its text is made on the driver."""
+"""Files removed by one commit, about: the driver holds the text of its actions."""
 
 _SCHEMA = T.StructType([
     column("path", "string"),
@@ -50,8 +50,8 @@ _ARROW = arrow_schema(_SCHEMA)
 _READ = ["bin", "size", "live_bytes", "rows", "deleted", "ordered"]
 
 
-class Package(msgspec.Struct, frozen=True):
-    """Whole bins that lie together in a plan: where they lie, how much they are, the first one.
+class RewriteTask(msgspec.Struct, frozen=True):
+    """Contiguous whole bins of a plan that one task rewrites: their place, sizes, and first bin.
 
     All bins are ``ordered`` or none is.
     """
@@ -66,11 +66,11 @@ class Package(msgspec.Struct, frozen=True):
 
     @property
     def is_large_and_ordered(self) -> bool:
-        """Whether it is a bin that is ordered, and more than a task's worth."""
-        return self.ordered and self.bins == 1 and self.bytes > PACKAGE_BYTES
+        """Whether it is an ordered bin that is too large for one task."""
+        return self.ordered and self.bins == 1 and self.bytes > TASK_BYTES
 
 
-def packages(
+def rewrite_tasks(
     spark: SparkSession,
     parts: Iterable[Part],
     *,
@@ -78,57 +78,57 @@ def packages(
     max_bytes: int,
     parallelism: int,
     table: str,
-) -> list[Package]:
-    """The packages of a plan in its order; of several bins none has more than ``max_bytes``.
+) -> list[RewriteTask]:
+    """The rewrite tasks of a plan in its order; those of several bins have at most ``max_bytes``.
 
-    ``plan_bytes`` is about how much there is to do. Raises StalePlanError, which names the table,
-    where a part is not as it was planned.
+    ``plan_bytes`` is the approximate size of the plan. Raises StalePlanError, naming the table,
+    if a part of the plan has changed.
     """
-    most = min(package_bytes(plan_bytes, parallelism), max_bytes)
+    most = min(task_bytes(plan_bytes, parallelism), max_bytes)
     every = {part.path: part for part in parts}
 
     def cut(some: list[PartSlice]) -> Iterator[pa.RecordBatch]:
         for part in some:
             refuse_changed(every[part.path], table=table)
-            yield batch_of(_packages_of(part, most), _ARROW)
+            yield batch_of(_tasks_of(part, most), _ARROW)
 
     whole = [PartSlice(part.path, "", 0, part.rows) for part in every.values()]
     if not whole:
         return []
-    tasks = packed(whole, parallelism, weight=lambda part: part.rows)
+    tasks = task_groups(whole, parallelism, weight=lambda part: part.rows)
     found = units(spark, tasks, cut, kind=PartSlice).as_frame(_SCHEMA).collect()
     made = [
-        Package(
+        RewriteTask(
             PartSlice(row["path"], "", row["first"], row["rows"]),
             *(row[name] for name in ("bytes", "bins", "live_bytes", "live_rows", "bin", "ordered")),
         )
         for row in found
     ]
     order = {part.path: at for at, part in enumerate(whole)}
-    return sorted(made, key=lambda package: (order[package.part.path], package.part.first))
+    return sorted(made, key=lambda task: (order[task.part.path], task.part.first))
 
 
-def package_bytes(plan_bytes: int, parallelism: int) -> int:
-    """Up to how many bytes a task of a plan of so many takes further bins."""
-    return min(PACKAGE_BYTES, max(plan_bytes // (PACKAGES_EACH * parallelism), LEAST_BYTES))
+def task_bytes(plan_bytes: int, parallelism: int) -> int:
+    """The bytes up to which a task of a plan takes further bins."""
+    return min(TASK_BYTES, max(plan_bytes // (TASKS_PER_SLOT * parallelism), LEAST_BYTES))
 
 
-def commit_batches(found: Iterable[Package], *, max_bytes: int) -> Iterator[list[Package]]:
-    """The packages of each commit, in their order: up to so many bytes and MOST_FILES files."""
-    batch: list[Package] = []
-    for package in found:
-        size = sum(each.bytes for each in batch) + package.bytes
-        files = sum(each.part.rows for each in batch) + package.part.rows
+def commit_batches(found: Iterable[RewriteTask], *, max_bytes: int) -> Iterator[list[RewriteTask]]:
+    """The rewrite tasks of each commit, in order: up to ``max_bytes`` and MOST_FILES files."""
+    batch: list[RewriteTask] = []
+    for task in found:
+        size = sum(each.bytes for each in batch) + task.bytes
+        files = sum(each.part.rows for each in batch) + task.part.rows
         if batch and (size > max_bytes or files > MOST_FILES):
             yield batch
             batch = []
-        batch.append(package)
+        batch.append(task)
     if batch:
         yield batch
 
 
-def _packages_of(part: PartSlice, most: int) -> Iterator[tuple[Any, ...]]:
-    """The packages of a part (_SCHEMA); its files of one bin lie together."""
+def _tasks_of(part: PartSlice, most: int) -> Iterator[tuple[Any, ...]]:
+    """The rewrite tasks of a part (_SCHEMA); its rows of one bin are contiguous."""
     held: _Held | None = None
     for files in _runs_of(part):
         if held is not None and not held.takes(files, most):
@@ -143,7 +143,7 @@ def _packages_of(part: PartSlice, most: int) -> Iterator[tuple[Any, ...]]:
 
 
 class _Files(NamedTuple):
-    """Files of one bin that lie together: the place of the first, and how much they are."""
+    """Contiguous rows of one bin: position of the first, and their sizes."""
 
     first: int
     bin: str
@@ -167,7 +167,7 @@ def _runs_of(part: PartSlice) -> Iterator[_Files]:
 
 
 class _Held:
-    """A package in the making."""
+    """A rewrite task under construction."""
 
     def __init__(self, first: _Files) -> None:
         self._first = self._last = first
@@ -175,7 +175,7 @@ class _Held:
         self._bins = 1
 
     def takes(self, files: _Files, most: int) -> bool:
-        """Whether files go into this package: those of a bin that is in it already always do."""
+        """Whether files fit into this group; those of a bin already in it always do."""
         if files.bin == self._last.bin:
             return True
         count, size = self._sums[:2]

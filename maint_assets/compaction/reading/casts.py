@@ -1,6 +1,6 @@
-"""Which types of a file's columns may become which types of the table's, and how.
+"""The casts from types of data files to types of the table.
 
-What is not listed here is refused: Arrow would cast much more, some of it with loss.
+Casts not listed here are refused: Arrow would cast more, sometimes with loss.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _WIDER: dict[pa.DataType, frozenset[pa.DataType]] = {
     pa.uint16(): frozenset({pa.int32()}),
     pa.uint32(): frozenset({pa.int64()}),
 }
-"""PROTOCOL, "Type Widening", Arrow's other forms of the same type, and what Spark takes
-Parquet's unsigned integers for."""
+"""PROTOCOL, "Type Widening", Arrow's other forms of the same type, and the types as Spark reads
+Parquet's unsigned integers."""
 
 _INTEGER_DIGITS = {pa.int8(): 10, pa.int16(): 10, pa.int32(): 10, pa.int64(): 20}
-"""The digits before the point that a decimal must have to take an integer: PROTOCOL again."""
+"""Integer digits that a decimal needs to take an integer type (PROTOCOL, "Type Widening")."""
 
 
 def same(values: pa.Array) -> pa.Array:
-    """The cast of values that are already of the table's type."""
+    """The identity cast."""
     return values
 
 
 def cast(source: pa.DataType, target: pa.DataType, *, int96: bool = False) -> Cast | None:
-    """What makes values of a file values of the table; None where that is not allowed.
+    """The cast from a file's type to the table's; None if it is not allowed.
 
-    ``int96``: the file holds Parquet's old moments, which Arrow takes for moments without a zone.
-    A cast raises ArrowInvalid for a value that would lose digits.
+    ``int96``: the file has Parquet's legacy timestamps, which Arrow reads as zone-less ones.
+    The cast raises ArrowInvalid for a value that would lose digits.
     """
     if pa.types.is_dictionary(source):
         return _decoded(source, target)
@@ -69,15 +69,15 @@ def _decoded(source: pa.DataType, target: pa.DataType) -> Cast | None:
 
 
 def _stored(source: pa.JsonType, target: pa.DataType) -> Cast | None:
-    """Text that Parquet calls JSON is text to Spark."""
+    """Parquet's JSON type is a string to Spark."""
     rest = cast(source.storage_type, target)
     return None if rest is None else lambda values: rest(values.storage)
 
 
 def _moments(source: pa.DataType, target: pa.DataType, *, int96: bool) -> Cast | None:
-    """Moments to moments, local times to local times; the zone of a file's moments is for show.
+    """Casts of timestamps with zone to such, and of those without; the zone itself does not matter.
 
-    Local times in a column of moments are moments in UTC, as Spark reads them; never the reverse.
+    A zone-less timestamp in a ``timestamp`` column is UTC, as Spark reads it; not vice versa.
     """
     if not pa.types.is_timestamp(target):
         return None

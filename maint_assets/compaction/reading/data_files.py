@@ -1,4 +1,4 @@
-"""The rows of a data file as a rewrite writes them: live ones, in the columns of new files."""
+"""Read data files for a rewrite: live rows, in the columns of new files."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 _BUFFER_BYTES = 256 * 1024
-"""What is read of a column at once: a row group is never held whole."""
+"""Read buffer for a column chunk: a row group is never held whole."""
 
 _MOST_CHUNKS = 20_000
-"""Of footers that are kept: each takes about a kilobyte."""
+"""Column chunks of the footers that are cached: about a kilobyte each."""
 
 _REMEDY = "restore it from a backup or a replica, or leave it out of the rewrite"
 _UNREAD = "the file itself may be sound: leave it out, or rewrite it by another engine"
@@ -47,9 +47,9 @@ def data_file(
     dictionaries: Sequence[str] = (),
     footer: pq.FileMetaData | None = None,
 ) -> pq.ParquetFile:
-    """The open file of an add, to be closed by the caller; checksums of its pages are checked.
+    """Open the file of an add, with page checksums verified; the caller closes it.
 
-    Columns named in ``dictionaries`` are read as such. The footer is read unless it is given.
+    Columns in ``dictionaries`` are read as dictionaries. The footer is read unless given.
     Raises StorageError.
     """
     with _as_storage_error(location, add):
@@ -72,9 +72,9 @@ def rows_of(location: Location, add: Add, target: FileSchema) -> Iterator[pa.Rec
 
 
 class DataFiles:
-    """Opens data files of a table one after the other, in the columns of ``target.arrow``.
+    """Open data files of a table one after the other, in the columns of ``target.arrow``.
 
-    What a file has in common with the one before, which is most, is not found out again.
+    What is derived from a file's schema is reused for the next files with the same schema.
     """
 
     def __init__(self, location: Location, target: FileSchema) -> None:
@@ -86,16 +86,16 @@ class DataFiles:
         self._width = RowWidth()
 
     def keep_dictionaries(self, adds: Iterable[Add]) -> tuple[str, ...]:
-        """The columns that stay dictionaries from now on: ``shared_dictionaries`` of all files.
+        """Read the ``shared_dictionaries`` of all files as dictionary arrays from now on.
 
-        Only these files are to be opened afterwards; the footers of most are not read again.
+        Only these files may be opened afterwards; the footers of most are cached.
         """
         footers = (partial(self._with_footer, add) for add in adds)
         self._dictionaries = shared_dictionaries(footers, self._target)
         return self._dictionaries
 
     def open(self, add: Add) -> DataFile:
-        """The open file of an add, to be closed by the caller. Raises StorageError."""
+        """Open the file of an add; the caller closes it. Raises StorageError."""
         footer = self._footers.pop(add.path, None)
         file = data_file(self.location, add, dictionaries=self._dictionaries, footer=footer)
         try:
@@ -111,7 +111,7 @@ class DataFiles:
         return DataFile(self.location, add, self._last, file, self._width, size)
 
     def _with_footer(self, add: Add) -> pq.ParquetFile:
-        """The open file, whose footer is kept until it is opened again, if it takes little."""
+        """The open file; its footer is cached until the next opening, if it is small."""
         file = data_file(self.location, add)
         footer = file.metadata
         self._chunks += footer.num_columns * footer.num_row_groups
@@ -122,7 +122,7 @@ class DataFiles:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file whose footer has been read, to be closed; ``size`` is its own, in bytes."""
+    """An open data file with its footer; ``size`` is the size of the file in bytes."""
 
     location: Location
     add: Add
@@ -138,23 +138,23 @@ class DataFile:
 
     @property
     def num_rows(self) -> int:
-        """Its rows by the footer."""
+        """Rows by the footer."""
         return self.file.metadata.num_rows
 
     @property
     def live_rows(self) -> int:
-        """The rows that its deletion vector leaves, as the log counts them."""
+        """Rows without those of its deletion vector, by the vector's cardinality in the log."""
         vector = self.add.deletion_vector
         return self.num_rows - (0 if vector is None else vector.cardinality)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The live rows in the columns of ``target.arrow``, in the order of the file.
 
-        Those of ``kind.dictionaries`` hold dictionaries.
+        Columns in ``kind.dictionaries`` are dictionary arrays.
 
-        Columns that the file lacks are null: defaults of columns are never applied. Raises
-        StorageError for a file that cannot be read as the table's, CorruptLogError for a deletion
-        vector that is not what the log says.
+        Columns that the file lacks are null (column defaults are not applied to old rows). Raises
+        StorageError for a file that does not fit the schema, CorruptLogError for a deletion
+        vector that does not match its descriptor.
         """
         with _as_storage_error(self.location, self.add):
             plan = self.kind.plan(self.add)
@@ -184,7 +184,7 @@ def _deleted(location: Location, add: Add, num_rows: int) -> NDArray[np.uint64]:
 
 
 def _live(batch: pa.RecordBatch, start: int, deleted: NDArray[np.uint64]) -> Rows:
-    """The rows of a batch that the vector leaves."""
+    """The rows of a batch that are not deleted."""
     if not len(deleted):
         return Rows(batch, start, None)
     ends = np.array([start, start + batch.num_rows], np.uint64)

@@ -1,4 +1,4 @@
-"""Which rows of a data file its deletion vector takes away (PROTOCOL, "Deletion Vector Format")."""
+"""Read deletion vectors (PROTOCOL, "Deletion Vector Format")."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _REMEDY = "restore the vector from a backup or a replica; no row is changed with
 
 
 def deleted_rows(location: Location, vector: DeletionVector) -> NDArray[np.uint64]:
-    """The physical indexes of the rows that are gone, ascending.
+    """The physical indexes of the deleted rows, ascending.
 
-    Raises StorageError for a file that cannot be read, CorruptLogError for a vector that is not
-    what its descriptor says: size, checksum, format and number of rows are checked.
+    Raises StorageError for a file that cannot be read, CorruptLogError for a vector that differs
+    from its descriptor in size, checksum, format or cardinality.
     """
     root = TableRoot.of(location.path)
     named = vector_path(vector.storage_type, vector.path_or_inline_dv, root)
@@ -52,7 +52,7 @@ def deleted_rows(location: Location, vector: DeletionVector) -> NDArray[np.uint6
 
 
 def _stored(file: Path, vector: DeletionVector) -> bytes:
-    """The bitmap at the descriptor's place in a file; without an offset, the first one."""
+    """The bitmap at the descriptor's offset in a file; without an offset, the first one."""
     with file.open("rb") as opened:
         version = opened.read(1)
         if version != _VERSION:
@@ -77,7 +77,7 @@ def _rows(bitmap: bytes, cardinality: int) -> NDArray[np.uint64]:
 
 
 def _numbers(bitmap: bytes) -> NDArray[np.uint64]:
-    """The numbers in a 64-bit Roaring bitmap behind the number of its format; ValueError.
+    """The numbers in a 64-bit Roaring bitmap that follows its magic number. Raises ValueError.
 
     Delta writes the portable format and reads the native one too; that of PROTOCOL's own example
     is big-endian.

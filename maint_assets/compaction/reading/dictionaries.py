@@ -1,9 +1,9 @@
-"""Text of few values stays a dictionary from data files to the new one: no value is copied.
+"""Pass text columns of few values through as dictionaries, without copying values.
 
-Only how columns are held changes. What counts for memory is what they would take as plain text.
+Only the representation changes; memory is accounted as for plain text.
 
-Arrow misreads a dictionary in which a value stands twice, so only files of writers that never
-write such a one are read in this way.
+Arrow misreads dictionaries with duplicate values, so only files of writers that never
+write one are read in this way.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ _WRITERS = (
     "parquet-rs version ",
     "delta-rs version ",
 )
-"""Their encoders look each value up before they add it; most files of Delta tables are theirs."""
+"""Writers whose dictionaries have no duplicates: most files of Delta tables are theirs."""
 
 _ENCODINGS = {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
-"""Pages of others Arrow cannot read as dictionaries."""
+"""Arrow cannot read pages of other encodings as dictionaries."""
 
 _LEAST_ROWS = 4096
-"""Of a row group: with fewer rows it takes longer to merge dictionaries than to copy values."""
+"""Least rows of a row group: with fewer, merging dictionaries is slower than copying values."""
 
 _MOST_BYTES = 4 * 1024 * 1024
-"""Of a column in a row group: each batch of it holds all values that came until then."""
+"""Most bytes of a dictionary in a row group: each batch holds all values that came until then."""
 
 _VALUE_BYTES = 4
-"""A value of text takes more than so many bytes in a page unless it is an index: its length."""
+"""A plain text value takes at least this many bytes in a page, for its length; an index fewer."""
 
 _FEW_BYTES, _INDEX_BYTES = 2, 3
-"""Compressed, for each value: text that differs seldom takes so little, an index never more.
+"""Compressed bytes a value: plain text is seldom below the first, indices never above the second.
 
-What is taken for a dictionary of few values by mistake is read more slowly, and as right.
+A column that is mistaken for a dictionary of few values is read more slowly, but correctly.
 """
 
 _BATCH_BYTES = 64 * 1024 * 1024
@@ -60,11 +60,11 @@ _TEXT = {pa.string(), pa.binary()}
 def shared_dictionaries(
     files: Iterable[Callable[[], pq.ParquetFile]], target: FileSchema
 ) -> tuple[str, ...]:
-    """The columns of text or bytes that all files hold as dictionaries of few values.
+    """The string and binary columns that all files hold as dictionaries of few values.
 
-    Looks at footers of files, opened one after the other, until no column is left. The columns
-    are named as in the files, which is as in ``target.arrow``. None where a file cannot be opened:
-    whoever reads it will say so.
+    Reads footers one after the other until no column is left. The columns
+    are named as in ``target.arrow``. Empty if a file cannot be opened:
+    the error is raised when it is read.
     """
     if target.by_id:  # names of columns mean something else in each file
         return ()
@@ -86,7 +86,7 @@ def shared_dictionaries(
 
 
 def with_dictionaries(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
-    """The schema where these columns hold dictionaries."""
+    """The schema with these columns as dictionaries."""
     for name in names:
         at = schema.get_field_index(name)
         schema = schema.set(at, as_dictionary(schema.field(at)))
@@ -94,27 +94,27 @@ def with_dictionaries(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
 
 
 def as_dictionary(field: pa.Field) -> pa.Field:
-    """The column as one that holds dictionaries."""
+    """The field as a dictionary field."""
     return field.with_type(pa.dictionary(pa.int32(), field.type))
 
 
 def held_bytes(batch: pa.RecordBatch) -> int:
-    """The bytes of the rows in memory if no column held a dictionary."""
+    """Bytes of the rows in memory as plain columns."""
     return sum(map(column_bytes, batch.columns))
 
 
 def column_bytes(values: pa.Array) -> int:
-    """The bytes of a column in memory if it held no dictionary."""
+    """Bytes of a column in memory as a plain column."""
     if isinstance(values, pa.DictionaryArray):
         return values.indices.nbytes + _text_bytes(values)
     return values.nbytes
 
 
 def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows, at once or in parts: none is large as plain text, or has values it does not need.
+    """The rows in parts that stay small as plain text, with dictionaries of only the values in use.
 
-    A dictionary that is larger than what the rows hold of it, as after most of them were deleted,
-    is made anew.
+    A dictionary that is much larger than its rows, as after most of them were deleted,
+    is rebuilt.
     """
     held = {
         at: values
@@ -138,7 +138,7 @@ def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _dictionaries(file: pq.ParquetFile, wanted: dict[str, pa.DataType]) -> list[str]:
-    """Which columns of these types a file holds as dictionaries of few values."""
+    """The columns of these types that a file holds as dictionaries of few values."""
     footer = file.metadata
     if (
         not footer.num_row_groups
@@ -174,21 +174,21 @@ def _is_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
 
 
 def _has_few(chunk: pq.ColumnChunkMetaData, values: int) -> bool:
-    """Whether a chunk of so many values is made of a small dictionary and of indices."""
+    """Whether a column chunk consists of a small dictionary and of indices."""
     dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
     pages = chunk.total_compressed_size - dictionary
     return 0 < dictionary < _FEW_BYTES * values and pages < _INDEX_BYTES * values
 
 
 def _is_small(values: pa.DictionaryArray) -> bool:
-    """Whether neither its dictionary nor its texts can be large for its rows."""
+    """Whether neither the dictionary nor the plain text is large for the number of rows."""
     dictionary, rows = values.dictionary, len(values)
     longest = int(_lengths(dictionary).max(initial=0))
     return dictionary.nbytes <= values.indices.nbytes and longest * rows <= _SMALL_BYTES
 
 
 def _text_bytes(values: pa.DictionaryArray) -> int:
-    """The bytes of its texts; those of its indices are those of offsets."""
+    """Bytes of the values as plain text; indices count as offsets."""
     dictionary, indices = values.dictionary, values.indices
     if not len(dictionary):
         return 0

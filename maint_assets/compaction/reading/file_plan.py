@@ -1,4 +1,4 @@
-"""What becomes of the rows of a data file, found out of its footer once for all that are alike."""
+"""How rows of a data file become rows of new files: derived once for all files alike."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileKind:
-    """What was found out of a file that holds for each that is alike.
+    """What is derived from a footer, and holds for all files with the same schema.
 
-    ``dictionaries`` are the columns that are read as such: text, named as in ``target.arrow``.
+    ``dictionaries`` are the columns read as dictionary arrays, named as in ``target.arrow``.
     """
 
     parquet: pq.ParquetSchema
@@ -76,7 +76,7 @@ class FileKind:
 
     @cached_property
     def matches(self) -> tuple[Match, ...]:
-        """What becomes the data columns of new files. MismatchError, a hazard too."""
+        """The matches for the data columns of new files. Raises MismatchError for hazards too."""
         return tuple(
             match.as_dictionary() if match.source in self.dictionaries else match
             for match in matches(self.columns, self.target)
@@ -84,24 +84,24 @@ class FileKind:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of its rows in new files: ``target.arrow``, some held as dictionaries."""
+        """The schema of its rows: ``target.arrow``, some columns as dictionaries."""
         return with_dictionaries(self.target.arrow, self.dictionaries)
 
     @cached_property
     def constants(self) -> tuple[pa.Scalar, ...]:
-        """What becomes the partition columns of new files. MismatchError, a hazard too."""
+        """The partition values for new files. Raises MismatchError, also for a hazard."""
         found = self.target.partitions
         return tuple(constant(each, self.values.get(each.physical_name)) for each in found)
 
     def plan(self, add: Add) -> RowPlan:
-        """What becomes of the batches of a file of this kind. Raises MismatchError."""
+        """The row plan for a file of this kind. Raises MismatchError."""
         names = self.target.row_tracking
         row_ids = None if names is None else RowIds.of(add, self.columns, names)
         return RowPlan(self.schema, self.matches, self.constants, row_ids)
 
 
 class Rows(NamedTuple):
-    """Rows of a file that start at a physical index; ``live`` says which of them are left."""
+    """Rows of a file from a physical index on; ``live`` is the mask of those not deleted."""
 
     batch: pa.RecordBatch
     start: int
@@ -116,7 +116,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """What becomes of each batch of one file."""
+    """How each batch of one file is turned into rows of new files."""
 
     schema: pa.Schema
     data: tuple[Match, ...]

@@ -1,4 +1,4 @@
-"""A look at the footers of files: what speaks against their rewrite, how many rows live."""
+"""Check footers before a rewrite: hazards, and numbers of live rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def file_hazard(file: DataFile) -> Hazard | None:
-    """What speaks against a rewrite of a file by Arrow, with its path."""
+    """The hazard that forbids a rewrite of a file by Arrow, with its path, or None."""
     found, add = file.hazard, file.add
     if add.size != file.size:
         # Another file under the same name, or another log: Spark does not find its footer.
@@ -29,12 +29,12 @@ def file_hazard(file: DataFile) -> Hazard | None:
     return None if found is None else found.of(file.add.path)
 
 
-def looked_at(
+def hazards_of_footers(
     inputs: Iterable[Add], *, table: str, target: FileSchema
 ) -> tuple[Hazard | None, list[int]]:
-    """What speaks against Arrow in files, and how many rows of each live, by footers and vectors.
+    """The hazard among files, and the live rows of each, from footers and deletion vectors.
 
-    What no engine keeps counts first, and then ends the look. Raises StorageError for a file that
+    A hazard for every engine comes first, and ends the check. Raises StorageError for a file that
     cannot be opened.
     """
     by_spark: Hazard | None = None
@@ -51,9 +51,9 @@ def looked_at(
 
 
 def is_promising(inputs: Iterable[Add], *, table: str, target: FileSchema) -> bool:
-    """Whether a rewrite of the files will come to an end, as far as their footers tell."""
+    """Whether a rewrite of the files can succeed, as far as their footers tell."""
     try:
-        found, _ = looked_at(inputs, table=table, target=target)
+        found, _ = hazards_of_footers(inputs, table=table, target=target)
     except MaintError:
         return False
     return found is None or (found.engine is not None and not found.is_doubtful)

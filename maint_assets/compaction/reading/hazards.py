@@ -1,6 +1,6 @@
-"""Why Arrow must not rewrite a file: it would read other values than Spark does (O9).
+"""Hazards: files of which Arrow would read other values than Spark does.
 
-What Spark keeps instead is rewritten by Spark; all else is left as it is.
+Those that Spark preserves are rewritten by Spark, the others are left as they are.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _ISO_DATES, _ISO_INT96 = (3, 0), (3, 1)
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """Why Arrow must not rewrite a file; ``engine`` is what may, None for nothing.
+    """Why Arrow must not rewrite a file; ``engine`` is the one that may, None for none.
 
-    It is ``is_doubtful`` where only the values tell whether that engine keeps them.
+    ``is_doubtful`` if only the values tell whether that engine preserves them.
     """
 
     text: str
@@ -49,15 +49,15 @@ class Hazard:
     is_doubtful: bool = False
 
     def of(self, path: str) -> Self:
-        """The same, said of a file by its path."""
+        """The same hazard with the path of the file."""
         return replace(self, text=f"{path}: {self.text}")
 
 
 def hazard(file: pq.ParquetFile, add: Add, target: FileSchema) -> Hazard | None:
-    """Why the file must be rewritten by Spark, or not at all; None if Arrow may do it.
+    """The hazard of a file: it must be rewritten by Spark, or not at all; None if Arrow may.
 
-    Only the footer is looked at: the file as ``data_file`` opens it. What Spark would not keep
-    either counts first.
+    Reads only the footer of the file, as opened by ``data_file``. What Spark would not preserve
+    either comes first.
     """
     try:
         columns = sources(file)
@@ -76,15 +76,15 @@ def hazard(file: pq.ParquetFile, add: Add, target: FileSchema) -> Hazard | None:
 
 
 def calendar_is_told(footer: Mapping[bytes, bytes]) -> bool:
-    """Whether Spark knows the calendar of a file from its footer; it takes others for ISO's.
+    """Whether the footer tells the calendar of a file; Spark assumes the proleptic one otherwise.
 
-    A file of Spark before 2.4.1 does not tell: its old days and moments may be of either calendar.
+    Files of Spark before 2.4.1 do not: their old dates and timestamps may be in either calendar.
     """
     return _SPARK_VERSION in footer or not footer.keys() & _OF_SPARK
 
 
 def _of_calendar(footer: Mapping[bytes, bytes], leaves: Iterable[Source]) -> Hazard | None:
-    """Whether days and moments may be of the calendar that Spark had before 3.0."""
+    """Whether dates and timestamps may be in the hybrid calendar that Spark had before 3.0."""
     leaves, version = list(leaves), footer.get(_SPARK_VERSION)
     engine = "spark" if version is None or _NUMBERS.match(version) else None
     if any(leaf.int96 for leaf in leaves) and _is_legacy(footer, _LEGACY_INT96, _ISO_INT96):
@@ -97,7 +97,7 @@ def _of_calendar(footer: Mapping[bytes, bytes], leaves: Iterable[Source]) -> Haz
 
 
 def _is_legacy(footer: Mapping[bytes, bytes], key: bytes, iso: tuple[int, int]) -> bool:
-    """As Spark decides it, but Spark 2, which does not name its version, is legacy too."""
+    """As Spark decides it, but files of Spark 2, which names no version, count as legacy."""
     version = footer.get(_SPARK_VERSION)
     if key in footer:
         return True
@@ -108,7 +108,7 @@ def _is_legacy(footer: Mapping[bytes, bytes], key: bytes, iso: tuple[int, int]) 
 
 
 def _is_dated(leaf: Source) -> bool:
-    """Days and moments, but for local times: Spark never had those before 3.0."""
+    """Dates and timestamps, but not ``timestamp_ntz``, which Spark did not have before 3.0."""
     if leaf.int96:
         return False
     kind = leaf.type

@@ -1,4 +1,4 @@
-"""Where the files that a table names lie: also those outside of it, as of a shallow clone."""
+"""The locations of data files, including those outside the table, as of a shallow clone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from maint_assets.delta.paths import TableRoot
 from maint_assets.errors import UnsupportedLocationError
-from maint_assets.snapshot.resolved_paths import located
+from maint_assets.snapshot.resolved_paths import resolved_path
 
 if TYPE_CHECKING:
     from maint_assets.storage.location import Location
@@ -16,12 +16,12 @@ _FILE = "file://"
 
 
 def data_path(location: Location, raw: str) -> Path:
-    """The file of a path of the log, which is URI-encoded."""
-    return local_path(location, located(raw, TableRoot.of(location.path)))
+    """The file of a path in the log, which is URI-encoded."""
+    return local_path(location, resolved_path(raw, TableRoot.of(location.path)))
 
 
 def local_path(location: Location, path: str) -> Path:
-    """The file of a path as ``relative`` gives it: below the table's root, or absolute."""
+    """The file of a decoded path: relative to the table's root, or absolute."""
     if path.startswith(_FILE):
         return Path(path.removeprefix(_FILE))
     if "://" in path:

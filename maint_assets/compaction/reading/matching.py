@@ -1,6 +1,6 @@
-"""Which column of a file is which column of the table, and how its values get their type.
+"""Match columns of data files with columns of the table, and find the casts.
 
-Everything is decided once a file, from its footer; what is left for each batch is a function.
+Decided once a file, from its footer; each batch then is only cast.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _INT96 = "INT96"
 
 
 class MismatchError(ValueError):
-    """A column of the file is not what the table says, in a way that cannot be mended."""
+    """A column of the file does not fit the table's, and no cast is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A column of a file, or a part of one; ``parts`` in the order of Arrow's type."""
+    """A column of a file, or a child of one; ``parts`` are its children, in Arrow's order."""
 
     name: str
     id: int | None
@@ -44,7 +44,7 @@ class Source:
     parts: tuple[Source, ...]
 
     def leaves(self) -> Iterator[Source]:
-        """Its parts without parts."""
+        """Its leaves."""
         if not self.parts:
             yield self
         for part in self.parts:
@@ -53,17 +53,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a file or of a struct in it, and what the table has there."""
+    """The columns of a file, or the fields of a struct in it, to be matched with the table's."""
 
     sources: Sequence[Source]
     fields: tuple[Field, ...]
     by_id: bool
 
     def of(self, field: Field, where: str) -> Source | None:
-        """The one that is this field; None if the file is older than the field.
+        """The column for a field of the table; None if the file is older than the field.
 
-        A name in another case is the field's if it is the only one and no other field's, as for
-        Spark. One without its id may be the field or not: it is refused.
+        A name that differs in case matches if it is the only one and no other field's, as in
+        Spark. A column without its field id is ambiguous and refused.
         """
         if self.by_id and field.id is None:
             raise MismatchError(f"column {where} has no id in the table's schema")
@@ -89,9 +89,9 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A column of the table: its type in new files, the file's column and what to do with it.
+    """A column of the table with the column of the file and the cast.
 
-    ``source`` is None where the file has no such column: its rows have null.
+    ``source`` is None if the file has no such column: the values are null.
     """
 
     target: pa.Field
@@ -99,7 +99,7 @@ class Match:
     cast: Cast
 
     def as_dictionary(self) -> Match:
-        """The same where the file's column is read as a dictionary, and stays one."""
+        """The same match for a column that is read as a dictionary and stays one."""
         return Match(as_dictionary(self.target), self.source, same)
 
 
@@ -111,7 +111,7 @@ def sources(file: pq.ParquetFile) -> tuple[Source, ...]:
 
 
 def matches(columns: Sequence[Source], target: FileSchema) -> tuple[Match, ...]:
-    """What becomes the data columns of new files, in their order. Raises MismatchError."""
+    """The matches for the data columns of new files, in their order. Raises MismatchError."""
     if target.by_id and columns and all(part.id is None for part in _every(columns)):
         raise MismatchError("its columns have no field ids, by which the table is mapped")
     found = Columns(columns, target.data, target.by_id)
@@ -119,7 +119,7 @@ def matches(columns: Sequence[Source], target: FileSchema) -> tuple[Match, ...]:
 
 
 def inner_fields(kind: pa.DataType) -> tuple[pa.Field, ...]:
-    """The fields of a struct, the key and the value of a map, the element of a list; else none."""
+    """The children of a type: fields of a struct, key and value of a map, element of a list."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     if pa.types.is_map(kind):
@@ -130,7 +130,7 @@ def inner_fields(kind: pa.DataType) -> tuple[pa.Field, ...]:
 
 
 def _source(field: pa.Field, kinds: Iterator[str]) -> Source:
-    """A column and its parts; their leaves are those of the Parquet schema, in the same order."""
+    """A column with its children; leaves are in the order of the Parquet schema."""
     metadata = field.metadata or {}
     number = int(metadata.get(FIELD_ID, -1))
     inner = inner_fields(field.type)
@@ -225,7 +225,7 @@ def _list(values: pa.Array, *, target: pa.DataType, element: Cast) -> pa.Array:
 
 
 def _without_views(values: pa.Array) -> pa.Array:
-    """List views as lists. What Arrow 26 casts them to has one offset too few."""
+    """List views as lists: Arrow 26 casts them with one offset too few."""
     lengths = pc.fill_null(pc.list_value_length(values), 0)
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum(lengths.to_numpy(), out=offsets[1:])
@@ -239,7 +239,7 @@ def _map_of(values: pa.Array, *, target: pa.DataType, keys: Cast, items: Cast) -
 
 
 def _with_children(values: pa.Array, target: pa.DataType, children: pa.Array) -> pa.Array:
-    """The same lists over other elements; a slice of an array stays one."""
+    """The same lists over other elements; slices stay slices."""
     return pa.Array.from_buffers(
         target,
         len(values),

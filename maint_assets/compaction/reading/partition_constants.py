@@ -1,4 +1,4 @@
-"""The value of a partition column of a file, of its type (PROTOCOL, "Add File")."""
+"""Typed partition values (PROTOCOL, "Partition Value Serialization")."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def constant(field: Field, raw: str | None) -> pa.Scalar:
-    """The value that all rows of a file have; the empty string is null for every type.
+    """The partition value of a file in the column's type; the empty string is null for every type.
 
-    Raises MismatchError for text that is no such value, as a moment without its zone.
+    Raises MismatchError for text that is no such value, such as a timestamp without a zone.
     """
     kind = arrow_field(field).type
     if not raw:

@@ -1,4 +1,4 @@
-"""The ids and commit versions that rows keep when they are rewritten (PROTOCOL, "Row Tracking")."""
+"""Row ids and row commit versions that rewritten rows keep (PROTOCOL, "Row Tracking")."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _UNTRACKED = "it has rows without a row id or version, though the table tracks i
 
 @dataclass(frozen=True, slots=True)
 class RowIds:
-    """Where the row ids and the commit versions of one file are found.
+    """The sources of row ids and row commit versions of one file.
 
-    ``columns`` are those of the file that hold them, None for one that it lacks.
+    ``columns`` are the materialised columns of the file, None for one that it lacks.
     """
 
     columns: tuple[str | None, str | None]
@@ -37,7 +37,7 @@ class RowIds:
 
     @classmethod
     def of(cls, add: Add, columns: Sequence[Source], names: tuple[str, str]) -> Self:
-        """The row ids of a file, materialised under these names or not. Raises MismatchError."""
+        """The row ids of a file, materialised in these columns or not. Raises MismatchError."""
         row_id, version = (_name(columns, name) for name in names)
         found = cls((row_id, version), add.base_row_id, add.default_row_commit_version)
         if (row_id is None and found.base_row_id is None) or (
@@ -49,8 +49,8 @@ class RowIds:
     def arrays(self, batch: pa.RecordBatch, indexes: NDArray[np.int64]) -> list[pa.Array]:
         """Row ids and commit versions of the rows with these physical indexes.
 
-        What was materialised counts, else what the log says of the file. MismatchError for a row
-        of which neither tells.
+        Materialised values come first, then the defaults of the add. Raises MismatchError for a row
+        without either.
         """
         ids = None if self.base_row_id is None else pa.array(indexes + self.base_row_id, pa.int64())
         versions = (

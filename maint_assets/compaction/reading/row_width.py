@@ -1,4 +1,4 @@
-"""How many rows of a data file are read at once: as many as take a moderate number of bytes."""
+"""Batch sizes for reading data files: as many rows as take a moderate number of bytes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _BATCH_BYTES = 16 * 1024 * 1024
 
 
 class RowWidth:
-    """The bytes that a row takes in memory, as files read before tell them.
+    """Bytes of a row in memory, learned from the files read before.
 
-    Text that repeats takes little room in a file and much in memory. So the first rows of a file
-    are read twice, unless files alike, with about as many bytes a row, have been read before.
+    Repetitive text is small in a file and large in memory. So the first rows of a file
+    are read twice, unless similar files, with about as many bytes a row, were read before.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class RowWidth:
 
 
 def _repeated(file: pq.ParquetFile, columns: list[str]) -> list[str]:
-    """The columns whose values may take little room in the file and much in memory."""
+    """The columns whose values may be small in the file and large in memory."""
     leaves = (file.schema.column(at) for at in range(len(file.schema)))
     found = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"}
     return [name for name in columns if name in found]

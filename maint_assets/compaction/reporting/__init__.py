@@ -1,1 +1,1 @@
-"""The outcome of a rewrite, in Delta's metrics and in what readers skip."""
+"""Metrics of a rewrite: delta-spark's OPTIMIZE metrics, and data skipping before and after."""

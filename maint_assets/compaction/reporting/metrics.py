@@ -1,8 +1,8 @@
-"""The numbers of a compaction over all its commits: what Delta's OPTIMIZE returns (optimize.md 11).
+"""Metrics of a compaction over all its commits, with the names of delta-spark's OPTIMIZE result.
 
-Names are Delta's, without its defects: both times are told, a run that commits nothing has no
-batch, and only columns count as having statistics that new files have them of. What Delta always
-returns as a constant is left out.
+Where delta-spark's values are wrong, these differ: start and end time are both set, a run that
+commits nothing has 0 batches, and only columns with statistics in the new files count as such.
+Metrics that delta-spark always returns as a constant are left out.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ REWRITTEN_MEASURES = {
     **size_counts("removed ", _INPUT),
     **size_counts("added ", _OUTPUT),
 }
-"""What is measured of the ledger (REWRITTEN_SCHEMA) while it is written."""
+"""Measures over the ledger (rows of REWRITTEN_SCHEMA), evaluated while it is written."""
 
 
 class FileSizes(msgspec.Struct, frozen=True, rename="camel"):
-    """Sizes of files in bytes; of no files the extremes are None and the average is 0."""
+    """Sizes of files in bytes; without files ``min`` and ``max`` are None and ``avg`` is 0."""
 
     min: int | None
     max: int | None
@@ -62,9 +62,9 @@ class FileSizes(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class VectorCounts(msgspec.Struct, frozen=True, rename="camel"):
-    """Deletion vectors of rewritten files, and the rows that they deleted: gone from the new files.
+    """Deletion vectors of rewritten files, and the rows they deleted, which new files leave out.
 
-    The old files stay until a VACUUM.
+    The vectors' files stay until a VACUUM.
     """
 
     num_deletion_vectors_removed: int
@@ -72,16 +72,17 @@ class VectorCounts(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FilesAndBytes(msgspec.Struct, frozen=True):
-    """How many files, and their bytes."""
+    """A number of files, and their total size in bytes."""
 
     num: int
     size: int
 
 
 class ZOrderStats(msgspec.Struct, frozen=True, rename="camel"):
-    """Files that were Z-ordered, by whether they were part of a cube, and the cubes.
+    """Z-ordered files, split by whether they were in a Z-cube before, and the numbers of cubes.
 
-    Delta, which orders all files in each run, calls its strategy ``all``.
+    ``strategy_name`` is ``incremental``; delta-spark, which orders all files in each run, has
+    ``all``.
     """
 
     strategy_name: str
@@ -93,14 +94,14 @@ class ZOrderStats(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CubeFiles(msgspec.Struct, frozen=True, rename="camel"):
-    """How many files, and their bytes."""
+    """A number of files, and their total size in bytes."""
 
     num_files: int
     size: int
 
 
 class ClusteringStats(msgspec.Struct, frozen=True, rename="camel"):
-    """Files that were clustered, by whether they were part of a cube, and the cubes."""
+    """Clustered files, split by whether they were in a Z-cube before, and the numbers of cubes."""
 
     input_z_cube_files: CubeFiles = msgspec.field(name="inputZCubeFiles")
     input_other_files: CubeFiles
@@ -110,11 +111,11 @@ class ClusteringStats(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RewriteMetrics(msgspec.Struct, frozen=True, rename="camel"):
-    """What the committed bins of a run did; times are its beginning and end in ms.
+    """Metrics of the committed bins of a run; times are ms since the epoch.
 
-    ``num_batches`` counts commits. ``total_files_skipped`` are files that were considered and
-    stayed, for whatever reason. ``num_table_columns_with_stats`` counts top-level columns of
-    which new files have statistics, in full or in part.
+    ``num_batches`` counts commits. ``total_files_skipped`` counts files that were considered but
+    not rewritten, for any reason. ``num_table_columns_with_stats`` counts top-level columns with
+    statistics for at least one of their leaves in the new files.
     """
 
     num_files_added: int
@@ -144,7 +145,7 @@ class RewriteMetrics(msgspec.Struct, frozen=True, rename="camel"):
         considered: int,
         times_ms: tuple[int, int],
     ) -> Self:
-        """The metrics of a ledger by its REWRITTEN_MEASURES."""
+        """The metrics of a run from the REWRITTEN_MEASURES of its ledger."""
         added, removed = _sizes(measured, "added"), _sizes(measured, "removed")
         return cls(
             num_files_added=added.total_files,
@@ -201,5 +202,5 @@ def _sizes(measured: Mapping[str, Any], which: str) -> FileSizes:
 
 def _columns_with_statistics(how: Rewriting) -> int:
     leaves = {path for path, _ in how.schema.data.leaves()}
-    told = leaves & {*indexed_columns(how.schema, how.properties), *how.clustering_columns}
-    return len({path[0] for path in told})
+    indexed = leaves & {*indexed_columns(how.schema, how.properties), *how.clustering_columns}
+    return len({path[0] for path in indexed})

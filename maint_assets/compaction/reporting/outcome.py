@@ -1,4 +1,4 @@
-"""What became of the bins of a plan, batch by batch: counts, whatever the number of files."""
+"""The outcome of a compaction, accumulated batch by batch in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from maint_assets.delta.schema import Field
 
 MOST_EXAMPLES = 1_000
-"""As many new files are kept as examples, whatever their number."""
+"""At most this many new files are kept, to sample values from."""
 
 _Key = frozenset[tuple[str, "str | None"]]
 
 
 class OrderCounts:
-    """Files of bins that were ordered, by what they were before: of a cube or not; sizes in bytes.
+    """Counts of Z-ordered or clustered input files: ``[files, bytes]``, of a Z-cube or not.
 
-    ``cubes`` are those that were rewritten, ``new_cubes`` those that were made, ``examples`` the
-    first new files.
+    ``cubes`` are the ids of rewritten cubes, ``new_cubes`` those of cubes that were made,
+    ``examples`` the first MOST_EXAMPLES new files.
     """
 
     def __init__(self) -> None:
@@ -36,13 +36,13 @@ class OrderCounts:
 
     @property
     def merged(self) -> list[int]:
-        """All files that were rewritten."""
+        """``[files, bytes]`` of all rewritten files."""
         return [one + other for one, other in zip(self.of_cubes, self.others, strict=True)]
 
     def take(self, inputs: list[Add], outputs: list[Add], ordering: Ordering) -> None:
-        """Counts the files of a committed bin, where it made a new cube.
+        """Count the files of a committed bin, if it made a new cube.
 
-        One that was only rewritten has no cube afterwards, or is of the one that it was of before.
+        A bin that was only compacted or purged has no cube afterwards, or keeps its old one.
         """
         made = {(add.tags or {}).get(ordering.cube_tag) for add in outputs}
         if None in made or made & {(add.tags or {}).get(ordering.cube_tag) for add in inputs}:
@@ -59,11 +59,11 @@ class OrderCounts:
 
 
 class Outcome:
-    """Bins by their state, committed ones by engine and by comparison of rows, why some failed.
+    """Counts of bins by state, of committed bins by engine, and of reasons for the others.
 
-    ``versions`` are those that were committed, ``partitions`` counts the values of partitions
-    that a commit changed, once each: batches come in the order of the plan, where files of one
-    partition lie together.
+    ``verified`` counts bins whose rows were compared, ``versions`` are the committed versions.
+    ``partitions`` counts changed partitions once each: the plan keeps the files of a partition
+    together, so only the partitions of the last batch have to be remembered.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Outcome:
         self._counted: set[_Key] = set()
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Counts the bins of a batch (REWRITTEN_SCHEMA): its files of one bin have one state."""
+        """Count the bins of a batch (REWRITTEN_SCHEMA), where all files of a bin have one state."""
         columns = ["bin", "role", "state", "engine", "reason", "version", "verified", "add"]
         rows = batch.select(columns).to_pylist()
         bins = {row["bin"]: row for row in rows}.values()
@@ -98,7 +98,7 @@ class Outcome:
         self._counted = (self._counted | changed) & {partition for partition, _ in here}
 
     def _take_ordered(self, rows: list[dict[str, Any]]) -> None:
-        """Counts what the order is about: the files of committed bins, bin by bin."""
+        """Count the files of committed bins, bin by bin, if the compaction orders rows."""
         if self._ordering is None:
             return
         bins: dict[str, dict[str, list[Add]]] = defaultdict(lambda: {"input": [], "output": []})
@@ -108,6 +108,6 @@ class Outcome:
             self.order.take(files["input"], files["output"], self._ordering)
 
     def _partition(self, add: str) -> _Key:
-        """The partition of a file as values of their types, however they are spelled."""
+        """The partition of a file as typed values, since one value may have several spellings."""
         values = msgspec.json.decode(add, type=Add).partition_values
         return frozenset(canonical_values(values, self._fields).items())

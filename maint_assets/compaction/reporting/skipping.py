@@ -1,6 +1,6 @@
-"""What the order of rows is worth to readers: how files overlap, how many a predicate reads.
+"""Data skipping before and after a rewrite: how files overlap, how many files a predicate reads.
 
-Told by the statistics of the log alone, over all live files, as a reader skips files by them
+Computed over all live files from the statistics in the log, which is what readers skip files by
 (PROTOCOL, "Per-file Statistics").
 """
 
@@ -21,7 +21,7 @@ from maint_assets.compaction.ordering.positions import comparable, key_columns, 
 from maint_assets.compaction.reading.data_files import DataFiles
 from maint_assets.datasets.columns import arrow_schema, column
 from maint_assets.datasets.exchange import exchanged
-from maint_assets.datasets.rows import told
+from maint_assets.datasets.rows import encode_result
 from maint_assets.snapshot.whole.live_adds import live_adds
 from maint_assets.snapshot.whole.typed_values import stats_type, typed_stats
 from maint_assets.storage.location import Location
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from maint_assets.snapshot.head import TableHead
 
 LOOKUPS = 100
-"""Example predicates of each kind a column."""
+"""Example predicates of each kind per column."""
 
 RANGE = 5
-"""An example range goes from one example value to the one so many further on."""
+"""An example range reaches from one example value to the one this many values after it."""
 
 _SAMPLED_FILES = 10
 _BOUNDS = T.StructType([
     column("version", "bigint"),
-    column("one", "bigint", "the same for all: they meet in one task"),
+    column("one", "bigint", "constant, so that all rows are shuffled to one task"),
     column("stats", "string", nullable=True),
 ])
 _BOUNDS_ARROW = arrow_schema(_BOUNDS)
@@ -53,10 +53,11 @@ Path = tuple[str, ...]
 
 
 class Skipping(msgspec.Struct, frozen=True):
-    """What files let a reader skip by one column, on average.
+    """Average data skipping by one column over ``files`` live files.
 
-    ``overlaps`` is with how many others a file shares values, ``lookup`` how many are read for
-    one value, ``range`` for the values between two. A file without bounds is always read.
+    ``overlaps`` is the number of other files whose bounds overlap those of a file, ``lookup`` the
+    number of files read for an equality, ``range`` for a range. A file without bounds is always
+    read.
     """
 
     files: int
@@ -66,7 +67,7 @@ class Skipping(msgspec.Struct, frozen=True):
 
 
 class ColumnSkipping(msgspec.Struct, frozen=True):
-    """The same before and after a rewrite."""
+    """Data skipping by a column before and after a rewrite."""
 
     name: str
     before: Skipping
@@ -74,7 +75,7 @@ class ColumnSkipping(msgspec.Struct, frozen=True):
 
 
 class Versions(NamedTuple):
-    """A table before and after its rewrite, and new files that rows are taken from."""
+    """A table before and after its rewrite, and new files to sample example values from."""
 
     before: TableHead
     after: TableHead
@@ -84,7 +85,7 @@ class Versions(NamedTuple):
 def column_skipping(
     spark: SparkSession, versions: Versions, how: Rewriting, *, parallelism: int, scratch: str
 ) -> list[ColumnSkipping]:
-    """What readers skip by each column of the order; all files' bounds meet in one task."""
+    """Data skipping by each column of the order, computed in one task from all files' bounds."""
     rows = [
         each.then(partial(_bounds, version=head.version))
         for head in (versions.before, versions.after)
@@ -95,15 +96,15 @@ def column_skipping(
     outputs = list(versions.outputs)[::step][:_SAMPLED_FILES]
 
     def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held = pa.Table.from_batches(batches, _BOUNDS_ARROW)
-        before, after = (held.filter(pc.equal(held["version"], at)) for at in (first, last))
+        bounds = pa.Table.from_batches(batches, _BOUNDS_ARROW)
+        before, after = (bounds.filter(pc.equal(bounds["version"], at)) for at in (first, last))
         found: list[ColumnSkipping] = []
         for name, path, examples in _examples(outputs, how):
             were, are = (
                 _skipping(*_file_bounds(files, path, how), examples) for files in (before, after)
             )
             found.append(ColumnSkipping(name, were, are))
-        yield told(found)
+        yield encode_result(found)
 
     met = exchanged(spark, rows, by=["one"], buckets=1, scratch=scratch)
     (found,) = met.then(answer).values(list[ColumnSkipping])
@@ -120,17 +121,17 @@ def _bounds(adds: Iterable[pa.RecordBatch], *, version: int) -> Iterator[pa.Reco
 
 
 def _examples(outputs: Iterable[Add], how: Rewriting) -> Iterator[tuple[str, Path, pa.Array]]:
-    """Name and path of each column of the order, and values of it in their order."""
+    """Name, path and LOOKUPS sorted example values of each column of the order."""
     if how.ordering is None:
         return
     columns = how.ordering.columns
     keys = key_columns(how.files, columns)
     files = DataFiles(Location(how.table, how.table), keys)
-    held: list[pa.RecordBatch] = []
+    sample: list[pa.RecordBatch] = []
     for add in outputs:
         with closing(files.open(add)) as file:
-            held += next(([batch] for batch in file.rows()), [])
-    rows = pa.Table.from_batches(held, keys.arrow).combine_chunks().to_batches()
+            sample += next(([batch] for batch in file.rows()), [])
+    rows = pa.Table.from_batches(sample, keys.arrow).combine_chunks().to_batches()
     for name, path in zip(how.ordering.shown, columns, strict=True):
         values = comparable(rows[0], path).drop_null() if rows else pa.array([])
         in_order = values.take(pc.sort_indices(values))
@@ -139,7 +140,7 @@ def _examples(outputs: Iterable[Add], how: Rewriting) -> Iterator[tuple[str, Pat
 
 
 def _file_bounds(files: pa.Table, path: Path, how: Rewriting) -> tuple[pa.Array, pa.Array]:
-    """The least and the greatest value of each file, null where they are unknown."""
+    """Minimum and maximum of each file, null where unknown."""
     schema = top_columns(how.schema, [path])
     every = replace(
         how.properties, data_skipping_stats_columns=None, data_skipping_num_indexed_cols=-1
@@ -147,7 +148,8 @@ def _file_bounds(files: pa.Table, path: Path, how: Rewriting) -> tuple[pa.Array,
     kind = stats_type(schema, every, tight_bounds=False)
     stats = typed_stats(files["stats"].combine_chunks(), kind)
     low, high = (_leaf(stats, name, path) for name in ("minValues", "maxValues"))
-    if pa.types.is_timestamp(high.type):  # cut to milliseconds, the greatest too
+    # Timestamps are truncated to milliseconds in statistics, maxima included (PROTOCOL).
+    if pa.types.is_timestamp(high.type):
         high = pc.add(high, pa.scalar(999, pa.duration("us")))
     return low, high
 
@@ -168,7 +170,7 @@ def _skipping(low: pa.Array, high: pa.Array, examples: pa.Array) -> Skipping:
 
 
 def _reached(bounds: Sequence[pa.Array], first: pa.Array, last: pa.Array) -> np.ndarray:
-    """How many files have values from each ``first`` to each ``last``."""
+    """How many files have bounds that overlap each range from ``first`` to ``last``."""
     starts, ends = bounds
     if not len(starts) or not len(first):
         return np.zeros(len(first), np.int64)

@@ -1,4 +1,4 @@
-"""A hash of rows in any order: the same for the same rows, whoever read or wrote them.
+"""An order-independent hash of rows: equal for equal rows, whatever engine wrote them.
 
 A row is hashed as a whole, so that a value that moves to another row changes it. Columns count by
 name, whatever their order; types, nulls, empty values, minus zero and the order of a list's
@@ -25,7 +25,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MASK = (1 << 64) - 1
 _WORD = 8
 _SAMPLE = 1024
-"""Texts of which so many repeat are hashed once each: a dictionary costs more than a hash."""
+"""Sample size to decide whether texts are hashed once each: a dictionary costs more than a hash."""
 
 _NAMES = {
     pa.large_string(): "string",
@@ -33,24 +33,24 @@ _NAMES = {
     pa.large_binary(): "binary",
     pa.binary_view(): "binary",
 }
-"""Types of Arrow that hold the same values as others."""
+"""Arrow types that hold the same values as others."""
 
 
 class RowHash:
-    """Rows so far: how many, and the sum and the exclusive or of their 64-bit hashes."""
+    """The hash of rows: their number, and the sum and exclusive or of their 64-bit hashes."""
 
     def __init__(self) -> None:
         self.rows = self._sum = self._xor = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Takes in rows. TypeError for a type that no column of a Delta table has in a file."""
+        """Add rows. Raises TypeError for a type that no column of a Delta table has in a file."""
         hashes = row_hashes(batch)
         self.rows += batch.num_rows
         self._sum = (self._sum + int(hashes.sum(dtype=np.uint64))) & _MASK
         self._xor ^= int(np.bitwise_xor.reduce(hashes, initial=0))
 
     def merge(self, values: tuple[int, int, int]) -> None:
-        """Takes in the rows of another one, by its values."""
+        """Add the rows of another hash, given by its values."""
         self.rows += values[0]
         self._sum = (self._sum + values[1]) & _MASK
         self._xor ^= values[2]
@@ -76,7 +76,7 @@ def row_hashes(batch: pa.RecordBatch) -> Hashes:
 
 
 def _joined(columns: Iterable[tuple[str, pa.Array]], rows: int, path: str) -> Hashes:
-    """The hashes of rows of columns, which count by name and not by place."""
+    """The hashes of rows, with columns counted by name, not by position."""
     total = np.zeros(rows, np.uint64)
     for name, column in columns:
         total += _hashes(column, f"{path}\0{name}")
@@ -84,7 +84,7 @@ def _joined(columns: Iterable[tuple[str, pa.Array]], rows: int, path: str) -> Ha
 
 
 def _hashes(column: pa.Array, path: str) -> Hashes:
-    """A hash a value; ``path`` says which column it is."""
+    """A hash for each value; ``path`` names the column."""
     kind = column.type
     if pa.types.is_struct(kind):
         fields = ((kind.field(at).name, column.field(at)) for at in range(kind.num_fields))
@@ -100,7 +100,7 @@ def _hashes(column: pa.Array, path: str) -> Hashes:
 
 
 def _list_hashes(column: pa.Array, path: str) -> Hashes:
-    """Lists by their length and their elements, each with its place; maps by their entries."""
+    """Hashes of lists by length and elements with their positions; of maps by their entries."""
     offsets = column.offsets.to_numpy().astype(np.int64)
     starts, ends = offsets[:-1] - offsets[0], offsets[1:] - offsets[0]
     elements = _element_hashes(column, slice(offsets[0], offsets[-1]), f"{path}[]")
@@ -112,7 +112,7 @@ def _list_hashes(column: pa.Array, path: str) -> Hashes:
 
 
 def _element_hashes(lists: pa.Array, part: slice, path: str) -> Hashes:
-    """Entries of maps by the places of key and value: writers name them in several ways."""
+    """Hashes of map entries with key and value by position: writers name them differently."""
     elements = lists.values[part]
     if not pa.types.is_map(lists.type):
         return _hashes(elements, path)
@@ -134,9 +134,9 @@ def _leaf_hashes(column: pa.Array, seed: np.uint64) -> Hashes:
 
 
 def _words(column: pa.Array) -> Hashes:
-    """The values of a fixed width as 64-bit words, a row each; what stands for nulls is anything.
+    """Fixed-width values as 64-bit words, one row each; words of nulls are undefined.
 
-    TypeError for values of another kind.
+    Raises TypeError for other types.
     """
     kind = column.type
     if not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind)):
@@ -158,7 +158,7 @@ def _one_nan(column: pa.Array) -> pa.Array:
 
 
 def _text_hashes(column: pa.Array) -> Hashes:
-    """Hashes of texts by their bytes, which need not be UTF-8; of nulls they are anything."""
+    """Hashes of strings by their bytes, which need not be UTF-8; those of nulls are undefined."""
     texts = column.cast(pa.large_binary()).fill_null(b"")
     some = texts.slice(0, _SAMPLE)
     if 2 * pc.count_distinct(some).as_py() > len(some):
@@ -173,12 +173,12 @@ def _bytes_hashes(texts: pa.Array) -> Hashes:
 
 
 def _seed(text: str) -> np.uint64:
-    """A number of its own for a text."""
+    """A seed from a text."""
     return np.uint64(int.from_bytes(hashlib.sha256(text.encode()).digest()[:_WORD], "little"))
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """The numbers with every bit spread over all others (the finaliser of splitmix64)."""
+    """The finaliser of splitmix64."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

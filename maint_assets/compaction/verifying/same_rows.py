@@ -1,6 +1,6 @@
-"""Whether a new file holds the rows of its inputs: both are read again and compared.
+"""Verify that a new file holds the rows of its inputs: both are read again and compared.
 
-Independent of what wrote the file. The inputs are read by ``data_files``, the new file as plain
+Independent of the engine that wrote it. Inputs are read by ``data_files``, the new file as plain
 Parquet, with every column that it has.
 """
 
@@ -16,7 +16,7 @@ from maint_assets.compaction.reading.data_files import rows_of
 from maint_assets.compaction.reading.locations import data_path
 from maint_assets.compaction.reading.row_width import RowWidth
 from maint_assets.compaction.verifying.row_hash import RowHash
-from maint_assets.datasets.parts import gathered
+from maint_assets.datasets.parts import regrouped
 from maint_assets.errors import RewriteError, one_line
 from maint_assets.storage.location import Location
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from maint_assets.delta.actions import Add
 
 _HELD_ROWS, _HELD_BYTES = 16_384, 16 * 1024 * 1024
-"""Batches of small files are hashed together up to so many: a column costs more than its rows."""
+"""Rows and bytes up to which batches of small files are hashed together, to save calls."""
 
 
 def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriting) -> None:
-    """RewriteError where a new file has other rows than live in its inputs: then it is removed.
+    """Raise RewriteError unless a new file, which callers then remove, holds its inputs' live rows.
 
     Types, nulls and values of all columns of ``how.files.arrow`` count. All rows are compared, in
-    any order, or as many of the first ones as ``how.row_check`` says, which a rewrite leaves in
+    any order, or the first ones as ``how.row_check`` says, which a merge leaves in
     their order. ``output`` is None where no row lives. StorageError for an input that cannot be
     read.
     """
@@ -44,7 +44,7 @@ def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriti
     try:
         expected = RowHash()
         rows = (batch for add in inputs for batch in rows_of(location, add, how.files))
-        few = gathered(_first(rows, most), most_rows=_HELD_ROWS, most_bytes=_HELD_BYTES)
+        few = regrouped(_first(rows, most), most_rows=_HELD_ROWS, most_bytes=_HELD_BYTES)
         for batch in (batch for table in few for batch in table.to_batches()):
             expected.add(batch)
         _refuse_other_hash(file, expected, location.uri, most=most)
@@ -55,7 +55,7 @@ def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriti
 
 
 def file_hash(add: Add, how: Rewriting) -> RowHash:
-    """The rows of a new file as they are read again. RewriteError where they cannot be."""
+    """The hash of a new file's rows, read back. Raises RewriteError if they cannot be read."""
     file = data_path(Location(how.table, how.table), add.path)
     with _as_rewrite_error(how.table, f"the new file {file.name}"):
         return _hash_of(file, None)
@@ -71,7 +71,7 @@ def _refuse_other_hash(
 
 
 def refuse_other_hash(table: str, name: str, *, found: RowHash, expected: RowHash) -> None:
-    """RewriteError where new files hold other rows than their inputs."""
+    """Raise RewriteError if new files hold other rows than their inputs."""
     if found != expected:
         raise RewriteError(
             table,

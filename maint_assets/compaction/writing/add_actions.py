@@ -1,4 +1,4 @@
-"""What is said of a new file of a bin: its path, its partition values, its add action."""
+"""Paths, partition values and add actions of new files."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from maint_assets.compaction.writing.target import Rewriting
 
 REWRITES_TAG, MOST_REWRITES = "MAINT_ASSETS_REWRITES", 2
-"""Our tag of compacted files: how many compactions their rows went through; the most it tells.
+"""Tag of files that we compacted: how many compactions their rows went through, and its maximum.
 
-A rewrite may shrink a file much, so that what it made is small again. Planning by the bytes of
+A rewrite may shrink files so much that its output is small again. Planning by the bytes of
 inputs would merge such files in run after run, each time a few of them.
 """
 
@@ -25,9 +25,9 @@ LONGEST_NAME = 255
 
 
 def bin_values(inputs: list[Add], how: Rewriting) -> dict[str, str | None]:
-    """The partition values of a bin: as its files spell them if all do alike, else canonical.
+    """The partition values of a bin: as spelled in its files if all agree, else canonical.
 
-    A writer may leave out the key of a null.
+    Some writers leave out the key of a null value.
     """
     names = [field.physical_name for field in how.schema.partitions]
     spelled = [{name: add.partition_values.get(name) for name in names} for add in inputs]
@@ -37,16 +37,16 @@ def bin_values(inputs: list[Add], how: Rewriting) -> dict[str, str | None]:
 
 
 class Marks(NamedTuple):
-    """What an add says of the order of its rows."""
+    """The tags of an add that tell the order of its rows."""
 
     tags: dict[str, str | None] | None = None
     provider: str | None = None
 
 
 def kept_marks(inputs: list[Add]) -> Marks:
-    """The marks of a new file that holds rows in their order: those of its only input.
+    """The tags of a new file that keeps the order of its only input.
 
-    It also tells how many compactions its rows went through.
+    The number of compactions is tagged as well.
     """
     first = inputs[0].tags or {}
     rewrites: dict[str, str | None] = {REWRITES_TAG: str(_rewrites(inputs))}
@@ -56,7 +56,7 @@ def kept_marks(inputs: list[Add]) -> Marks:
 
 
 def _rewrites(inputs: list[Add]) -> int:
-    """One more than those of its most often compacted input, MOST_REWRITES at most."""
+    """One more than that of the most often compacted input, at most MOST_REWRITES."""
     told = ((add.tags or {}).get(REWRITES_TAG) for add in inputs)
     return 1 if all(each is None for each in told) else MOST_REWRITES
 
@@ -64,7 +64,7 @@ def _rewrites(inputs: list[Add]) -> int:
 def output_add(
     path: str, how: Rewriting, *, values: dict[str, str | None], marks: Marks, stats: str
 ) -> Add:
-    """The add of a new file that lies at its place."""
+    """The add action of a new file."""
     told = Location(how.table, how.table).file(path).stat()
     return Add(
         path=log_path(path),
@@ -78,7 +78,7 @@ def output_add(
 
 
 def new_path(values: dict[str, str | None], how: Rewriting) -> str:
-    """A path that nobody else has: in the directory of the values, or in a random one."""
+    """A new unique path: in the directory of the partition values, or in a random one."""
     name = uuid.uuid4()
     where = directory(values, how.schema.partitions) if how.hive_directories else None
     if where is None or not _is_possible(where):
@@ -87,7 +87,7 @@ def new_path(values: dict[str, str | None], how: Rewriting) -> str:
 
 
 def _is_possible(directory: str) -> bool:
-    """Whether file systems take each name of a path."""
+    """Whether file systems accept each name of a path."""
     return "\0" not in directory and all(
         len(name.encode()) <= LONGEST_NAME for name in directory.split("/")
     )

@@ -1,4 +1,4 @@
-"""A data file under construction: rows are held until they make a row group, then written."""
+"""Write a data file: rows are buffered until they make a row group."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
     from maint_assets.compaction.writing.target import Rewriting
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
-"""Rows are held in memory up to about so many bytes, then written as a row group."""
+"""Bytes in memory of a row group, about."""
 
 ROW_GROUP_ROWS = 1_000_000
 
 _LEAST_BATCH_ROWS, _MOST_BATCH_ROWS = 1024, 16_384
 _BATCH_BYTES = 512 * 1024
-"""Of a column, encoded at once: half a page."""
+"""Bytes of a column that are encoded at once: half a page."""
 
 _INTEGERS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 _SAMPLE_ROWS = 4096
 _MOST_DISTINCT = 0.97
-"""Values of which more are distinct make a dictionary that costs time and saves nothing."""
+"""Share of distinct values above which a dictionary costs time and saves nothing."""
 
 
 class NewFile:
-    """Takes the rows of a new data file and counts its statistics.
+    """A new data file and its statistics.
 
-    A row group is written while the next one is gathered: two of them are held. Used as a context:
-    its end writes the footer, and after an error nothing more. The columns of ``dictionaries``
-    come as such, and are written as such. Leaves in ``plain`` get no dictionary.
+    A row group is written while the next one is gathered, so that two are in memory. As a context
+    manager its exit writes the footer, unless there was an error. The columns of ``dictionaries``
+    arrive as dictionary arrays and are written as such. Leaves in ``plain`` get no dictionary.
 
-    A leaf in ``late`` at its end has a dictionary, and a -0.0 behind the first row group: then the
-    file is not whole, and is to be made again with these leaves plain.
+    A leaf in ``late`` at exit has a dictionary, and a -0.0 after the first row group: then the
+    file is unusable, and has to be written again with these leaves plain.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class NewFile:
         self._writing: Future[None] | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Takes rows in the columns of new files; raises what writing former ones raised."""
+        """Add rows in the columns of new files. Raises the error of an earlier write."""
         self._held.append(batch)
         self._rows += batch.num_rows
         self._bytes += held_bytes(batch)
@@ -100,7 +100,7 @@ class NewFile:
         return pa.Table.from_batches(held, self._schema).combine_chunks()
 
     def _written(self) -> None:
-        """Waits for the row group that is being written."""
+        """Wait for the row group that is being written."""
         if self._writing is not None:
             self._writing.result()
 
@@ -123,7 +123,7 @@ def _writer(
     *,
     dictionaries: AbstractSet[str],
 ) -> pq.ParquetWriter:
-    """The writer of a file that begins with these rows; leaves of ``dictionaries`` have some."""
+    """The Parquet writer, configured by the first rows; leaves in ``dictionaries`` get one."""
     return pq.ParquetWriter(
         sink,
         first.schema,
@@ -138,10 +138,10 @@ def _writer(
 
 
 def _batch_rows(rows: pa.Table) -> int:
-    """How many values of a column are encoded at once, by the widest column of the first rows.
+    """How many values of a column are encoded at once, from the widest column of the first rows.
 
-    Each time costs a look for the bounds, through the dictionary if there is one; pages end
-    between two times, so that too many make them too large.
+    Each time costs a pass for the bounds, through the dictionary if there is one; pages end
+    only between two times, so that too many values make them too large.
     """
     widest = max((sum(map(column_bytes, each.chunks)) for each in rows.columns), default=0)
     width = widest / max(rows.num_rows, 1)
@@ -149,7 +149,7 @@ def _batch_rows(rows: pa.Table) -> int:
 
 
 def _dictionary_leaves(rows: pa.Table, plain: AbstractSet[str]) -> set[str]:
-    """The paths of leaves that are written with dictionaries, as far as the first rows tell.
+    """The paths of leaves to write with dictionaries, chosen by the first rows.
 
     None with a -0.0: Spark looks 0.0 up in a dictionary bit by bit, and then skips the row group
     although both zeros are equal. None whose path is ambiguous.
@@ -160,7 +160,7 @@ def _dictionary_leaves(rows: pa.Table, plain: AbstractSet[str]) -> set[str]:
 
 
 def _with_negative_zeros(rows: pa.Table, paths: AbstractSet[str]) -> set[str]:
-    """Those of the leaves that hold a -0.0."""
+    """The leaves that contain a -0.0."""
     return {
         path
         for column in rows.schema
@@ -172,14 +172,14 @@ def _with_negative_zeros(rows: pa.Table, paths: AbstractSet[str]) -> set[str]:
 
 
 def _has_negative_zero(values: pa.Array) -> bool:
-    """Whether the bits of one are those of the least integer of as many."""
+    """Whether a value has the bits of -0.0, which are those of the least integer of its width."""
     bits = values.type.bit_width
     least = pc.min(values.view(_INTEGERS[bits])).as_py()
     return least == -(1 << (bits - 1))
 
 
 def _repeating(rows: pa.Table) -> Iterator[pa.Field]:
-    """The columns that a dictionary makes smaller, as far as the first rows tell."""
+    """The columns that a dictionary makes smaller, judged by the first rows."""
     some = rows.slice(0, _SAMPLE_ROWS)
     for column in rows.schema:
         if pa.types.is_dictionary(column.type):

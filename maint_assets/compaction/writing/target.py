@@ -1,4 +1,4 @@
-"""How the files of one version are rewritten: what its metadata and features ask of new files."""
+"""What a version's metadata and features require of new files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from maint_assets.snapshot.head import TableHead
 
 DEFAULT_CODEC = "zstd"
-"""What the protocol recommends to writers where the table names none."""
+"""The protocol's recommendation to writers, if the table's properties name no codec."""
 
 _CODECS = {
     **{name: name for name in ("snappy", "gzip", "zstd", "lz4")},
@@ -39,7 +39,7 @@ _WITH_PARTITIONS = {"materializePartitionColumns", "icebergCompatV1"}
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """How a table's files are read and written; goes to the executors."""
+    """How a table's files are read and written; sent to the executors."""
 
     table: str
     schema: TableSchema
@@ -54,7 +54,7 @@ class Rewriting:
     target_bytes: int = DEFAULT_TARGET_BYTES
 
     def statistics(self) -> FileStatistics:
-        """The statistics of a new file under construction."""
+        """Empty statistics for a new file."""
         return FileStatistics(
             self.schema,
             self.properties,
@@ -64,9 +64,9 @@ class Rewriting:
 
 
 def rewriting(head: TableHead, selection: Selection = _DEFAULTS) -> Rewriting:
-    """How the files of a version are rewritten. UnsupportedFeatureError where they cannot be.
+    """How the files of a version are rewritten. Raises UnsupportedFeatureError if they cannot be.
 
-    OrderError where their rows cannot be ordered as asked.
+    Raises OrderError if rows cannot be ordered by the columns asked for.
     """
     refuse_unsupported(head.protocol, Operation.REWRITE, table=head.table)
     properties = head.properties
@@ -104,7 +104,7 @@ def _has_partition_columns(properties: TableProperties, features: set[str]) -> b
 
 
 def _row_tracking(head: TableHead) -> tuple[str, str] | None:
-    """The columns in which new files hold row ids and commit versions, where they must."""
+    """The columns in which new files materialise row ids and commit versions, if they must."""
     properties = head.properties
     if not properties.row_tracking:
         return None
@@ -126,7 +126,7 @@ def _row_tracking(head: TableHead) -> tuple[str, str] | None:
 
 
 def _unkept_properties(properties: TableProperties) -> Iterator[str]:
-    """What a property asks for that only another engine does after a commit."""
+    """Properties that require work after a commit that only other engines do."""
     if properties.universal_format:
         yield "metadata of other formats (delta.universalFormat.enabledFormats) is not kept"
     if (properties.compression_codec or DEFAULT_CODEC) not in _CODECS:

@@ -1,1 +1,1 @@
-"""Complete file actions, for readers that need more than paths."""
+"""Complete file actions with all fields, for checkpoints and rewrites."""

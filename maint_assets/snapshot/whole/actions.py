@@ -13,7 +13,12 @@ import pyarrow.parquet as pq
 from maint_assets.delta.actions import Add, DeletionVector, Long, Remove, decoded_line
 from maint_assets.delta.paths import canonical_key
 from maint_assets.snapshot.log_units import action_fields, log_errors, unit_lines
-from maint_assets.snapshot.whole.parsed_stats import PARSED, instants, lacks_texts, stats_texts
+from maint_assets.snapshot.whole.parsed_stats import (
+    PARSED,
+    int96_paths,
+    json_stats,
+    lacks_json_stats,
+)
 from maint_assets.snapshot.whole.schemas import FULL_ARROW
 from maint_assets.storage.location import Location
 
@@ -40,7 +45,7 @@ def full_actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordB
             yield from rows(location, unit)
 
 
-def shaped(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_to(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast values to a type. Struct fields are matched by name; missing ones are null."""
     if values.type.equals(kind):
         return values
@@ -63,7 +68,7 @@ def canonical_keys(path: pa.Array) -> pa.Array:
 def _child(structs: pa.Array, field: pa.Field) -> pa.Array:
     if structs.type.get_field_index(field.name) < 0:
         return pa.nulls(len(structs), field.type)
-    return shaped(pc.struct_field(structs, field.name), field.type)
+    return cast_to(pc.struct_field(structs, field.name), field.type)
 
 
 def _parquet_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
@@ -79,7 +84,7 @@ def _parquet_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]
 def _action_rows(file: pq.ParquetFile, action: str, unit: LogUnit) -> Iterator[pa.RecordBatch]:
     there = set(action_fields(file.schema_arrow, action))
     wanted = [*_KEY_FIELDS] if unit.keys else FULL_ARROW.field(action).type.names
-    parsed = action == "add" and not unit.keys and PARSED in there and lacks_texts(file)
+    parsed = action == "add" and not unit.keys and PARSED in there and lacks_json_stats(file)
     names = [name for name in (*wanted, *([PARSED] if parsed else [])) if name in there]
     for batch in _batches(file, [f"{action}.{name}" for name in names], unit):
         structs = batch.column(action).drop_null()
@@ -99,7 +104,7 @@ def _batches(file: pq.ParquetFile, columns: list[str], unit: LogUnit) -> Iterato
 
 def _with_texts(adds: pa.StructArray, file: pq.ParquetFile) -> pa.StructArray:
     """Fill missing JSON ``stats`` of adds from ``stats_parsed``."""
-    texts = stats_texts(pc.struct_field(adds, PARSED), instants(file))
+    texts = json_stats(pc.struct_field(adds, PARSED), int96_paths(file))
     columns = {field.name: pc.struct_field(adds, field.name) for field in adds.type}
     stats = columns.get("stats")
     columns["stats"] = texts if stats is None else pc.coalesce(pc.cast(stats, pa.string()), texts)
@@ -109,7 +114,7 @@ def _with_texts(adds: pa.StructArray, file: pq.ParquetFile) -> pa.StructArray:
 
 def _rows(structs: pa.Array, action: str, unit: LogUnit) -> pa.RecordBatch:
     rows, is_add = len(structs), action == "add"
-    found = shaped(structs, FULL_ARROW.field(action).type)
+    found = cast_to(structs, FULL_ARROW.field(action).type)
     path, dv = pc.struct_field(found, "path"), pc.struct_field(found, "deletionVector")
     for name in _REQUIRED if is_add and not unit.keys else ("path",):
         if pc.struct_field(found, name).null_count:
@@ -153,7 +158,10 @@ class _Vector(DeletionVector, frozen=True):
 
 
 class _Add(Add, frozen=True):
-    """An add with its complete deletion vector; no partition values are not those of no column."""
+    """An add with its complete deletion vector.
+
+    Unlike in ``Add``, missing partition values are None, not the values of an unpartitioned table.
+    """
 
     partition_values: dict[str, str | None] | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
     deletion_vector: _Vector | None = None

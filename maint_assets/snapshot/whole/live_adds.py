@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.datasets.exchange import exchanged, in_waves
-from maint_assets.datasets.rows import packed, units
+from maint_assets.datasets.rows import task_groups, units
 from maint_assets.delta.names import commit_name
 from maint_assets.errors import CorruptLogError
 from maint_assets.snapshot.log_units import checkpoint_units, commit_units, total_bytes
-from maint_assets.snapshot.replay import BUCKET_BYTES, SMALL_LOG_BYTES, key_texts, shares
+from maint_assets.snapshot.replay import BUCKET_BYTES, SMALL_LOG_BYTES, file_shares, key_texts
 from maint_assets.snapshot.schemas import LogUnit
 from maint_assets.snapshot.whole.actions import full_actions_of
 from maint_assets.snapshot.whole.schemas import FULL_ARROW, LIVE_ADDS_ARROW
@@ -60,13 +60,14 @@ def file_state(
     parallelism: int,
     scratch: str,
 ) -> list[Rows]:
-    """The file actions of a checkpoint of the head's version: FULL_ARROW.
+    """The file actions for a checkpoint of the head's version: FULL_ARROW.
 
-    They are its live adds, and its tombstones with a deletion timestamp after ``kept_after_ms``,
-    all of them without that. Executors raise CorruptLogError where the newest action of a file is
-    one of two of one commit or checkpoint, too: readers differ on whether that file is there.
+    These are the live adds, and the tombstones with a deletion timestamp after ``kept_after_ms``,
+    or all tombstones if that is None. Executors raise CorruptLogError also if the commit or
+    checkpoint with the newest action of a file has two of them, which the protocol does not allow:
+    readers disagree on whether the file is live.
     """
-    refuse = partial(_refuse_twofold, table=head.table, base=_base(head))
+    refuse = partial(_refuse_duplicates, table=head.table, base=_base(head))
     newest = _newest(
         spark, head, removes=True, refuse=refuse, parallelism=parallelism, scratch=scratch
     )
@@ -81,7 +82,7 @@ def newest_full_actions(
 ) -> Iterator[pa.RecordBatch]:
     """The newest action of each key: FULL_ARROW and ``disputed`` (LIVE_ADDS_ARROW).
 
-    ``refuse`` is called with all actions, for what it raises.
+    ``refuse`` is called with all actions, and may raise.
     """
     every = pa.Table.from_batches(actions, FULL_ARROW)
     if not every.num_rows:
@@ -98,7 +99,8 @@ def newest_full_actions(
 
 
 def _is_disputed(newest: pa.Table, every: pa.Table) -> pa.Array:
-    """Which of the newest actions are adds of a commit that removes the file as well."""
+    """Mask of the newest actions that are adds of a commit that removes the file as well."""
+    # In ``ord`` an add comes one after a remove of the same version.
     removes = every.filter(pc.is_valid(every["remove"]))
     same_commit = _key_and_order(removes, pc.add(removes["ord"], 1))
     return pc.is_in(_key_and_order(newest, newest["ord"]), value_set=same_commit)
@@ -108,22 +110,23 @@ def _key_and_order(actions: pa.Table, order: pa.ChunkedArray) -> pa.Array:
     return pc.binary_join_element_wise(key_texts(actions), pc.cast(order, pa.string()), "@")
 
 
-def _refuse_twofold(actions: pa.Table, *, table: str, base: int) -> None:
-    """CorruptLogError where the newest log file of a key both adds and removes that file.
+def _refuse_duplicates(actions: pa.Table, *, table: str, base: int) -> None:
+    """Raise CorruptLogError if the newest log file of a key both adds and removes the file.
 
-    The checkpoint, of version ``base``, may hold each key only once. Rows have _KEY and ``ord``,
-    and are all of their keys.
+    Also if the checkpoint, of version ``base``, holds a key twice. The rows have _KEY and ``ord``,
+    and must be all rows of their keys.
     """
     keys = key_texts(actions).dictionary_encode().indices.to_numpy()
     order = actions["ord"].to_numpy()
     newest = np.full(keys.max(initial=-1) + 1, -1)
     np.maximum.at(newest, keys, order)
+    # ``ord >> 1`` is the version, ``ord & 1`` is 1 for an add.
     at = np.flatnonzero(order >> 1 == newest[keys] >> 1)
     adds, removes = (
         np.bincount(keys[at[order[at] & 1 == kind]], minlength=newest.size) for kind in (1, 0)
     )
-    is_twofold = (adds > 0) & (removes > 0) | (newest >> 1 == base) & (adds + removes > 1)
-    wrong = at[is_twofold[keys[at]]]
+    is_duplicate = (adds > 0) & (removes > 0) | (newest >> 1 == base) & (adds + removes > 1)
+    wrong = at[is_duplicate[keys[at]]]
     if not wrong.size:
         return
     first, version = int(wrong[0]), int(order[wrong[0]]) >> 1
@@ -132,8 +135,8 @@ def _refuse_twofold(actions: pa.Table, *, table: str, base: int) -> None:
     does = "both adds and removes" if has_both else "holds twice"
     raise CorruptLogError(
         table,
-        f"{file} {does} {actions['log_key'][first].as_py()}: readers differ on whether that file "
-        "is there, and a checkpoint would decide it",
+        f"{file} {does} {actions['log_key'][first].as_py()}: readers disagree on whether the file "
+        "is live, and a checkpoint would settle it arbitrarily",
         "add or remove that file in a new commit",
     )
 
@@ -147,17 +150,17 @@ def _newest(
     scratch: str,
     refuse: Refusal | None = None,
 ) -> list[Rows]:
-    """The newest action per key: FULL_ARROW, of commits with ``disputed``, too.
+    """The newest action per key: FULL_ARROW; rows from commits also have ``disputed``.
 
-    Without ``removes``, keys with only old tombstones are omitted.
+    Without ``removes``, tombstones of the checkpoint are not read.
     """
     table, checkpoint = head.location.path, _only(checkpoint_units(head), removes=removes)
     tail = [unit for unit in commit_units(head) if unit.version > _base(head)]
     newest = partial(newest_full_actions, refuse=refuse)
     if total_bytes(tail) > BUCKET_BYTES:
         read = [*tail, *checkpoint]
-        met = _met(spark, table, read, parallelism=parallelism, scratch=scratch)
-        return [met.then(newest)]
+        shuffled = _shuffled(spark, table, read, parallelism=parallelism, scratch=scratch)
+        return [shuffled.then(newest)]
 
     def winners(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
         yield from newest(full_actions_of(table, read))
@@ -174,15 +177,16 @@ def _newest(
     if total_bytes([*tail, *checkpoint]) <= SMALL_LOG_BYTES:
         every = [*tail, *checkpoint]
         return [units(spark, [every], both if refuse is None else winners, kind=LogUnit)]
-    cut = [share for unit in checkpoint for share in shares(unit, parallelism)]
-    packages = packed(cut, parallelism, weight=lambda unit: unit.size // unit.shares)
+    cut = [share for unit in checkpoint for share in file_shares(unit, parallelism)]
+    groups = task_groups(cut, parallelism, weight=lambda unit: unit.size // unit.shares)
+    # Shares of a checkpoint are read apart, so its keys alone are shuffled to find duplicates.
     if refuse is not None and checkpoint:
-        named = [[msgspec.structs.replace(each, keys=True) for each in some] for some in packages]
+        named = [[msgspec.structs.replace(each, keys=True) for each in some] for some in groups]
         keys = units(spark, named, streamed, kind=LogUnit).then(_keys)
         buckets = in_waves(-(-total_bytes(checkpoint) // BUCKET_BYTES), parallelism)
-        met = exchanged(spark, [keys], by=_KEY, buckets=buckets, scratch=scratch)
-        met.then(partial(_nothing, refuse=refuse)).values(str)
-    from_checkpoint = units(spark, packages, streamed, kind=LogUnit)
+        shuffled = exchanged(spark, [keys], by=_KEY, buckets=buckets, scratch=scratch)
+        shuffled.then(partial(_checked, refuse=refuse)).values(str)
+    from_checkpoint = units(spark, groups, streamed, kind=LogUnit)
     if not tail:
         return [from_checkpoint]
     from_tail = units(spark, [tail], winners, kind=LogUnit)
@@ -194,12 +198,12 @@ def _keys(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch.select(_KEYS_ARROW.names)
 
 
-def _nothing(actions: Iterable[pa.RecordBatch], *, refuse: Refusal) -> Iterator[pa.RecordBatch]:
+def _checked(actions: Iterable[pa.RecordBatch], *, refuse: Refusal) -> Iterator[pa.RecordBatch]:
     refuse(pa.Table.from_batches(actions, _KEYS_ARROW))
     yield from ()
 
 
-def _met(
+def _shuffled(
     spark: SparkSession, table: str, read: list[LogUnit], *, parallelism: int, scratch: str
 ) -> Rows:
     """Actions of log files, shuffled into buckets of keys."""
@@ -207,8 +211,8 @@ def _met(
     def actions(some: list[LogUnit]) -> Iterator[pa.RecordBatch]:
         yield from full_actions_of(table, some)
 
-    packages = packed(read, parallelism, weight=lambda unit: unit.size)
-    every = units(spark, packages, actions, kind=LogUnit)
+    groups = task_groups(read, parallelism, weight=lambda unit: unit.size)
+    every = units(spark, groups, actions, kind=LogUnit)
     buckets = in_waves(-(-sum(map(_weight, read)) // BUCKET_BYTES), parallelism)
     return exchanged(spark, [every], by=_KEY, buckets=buckets, scratch=scratch)
 
@@ -225,7 +229,7 @@ def _without(
 
 
 def _live(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The adds: LIVE_ADDS_ARROW. What a checkpoint holds is not disputed."""
+    """The adds: LIVE_ADDS_ARROW. Adds of a checkpoint are not disputed."""
     for batch in actions:
         adds = batch.filter(pc.is_valid(batch["add"]))
         if _DISPUTED not in adds.schema.names:

@@ -20,7 +20,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _INFINITIES = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
-def lacks_texts(file: pq.ParquetFile) -> bool:
+def lacks_json_stats(file: pq.ParquetFile) -> bool:
     """Whether some adds of a checkpoint lack JSON statistics."""
     columns = {file.schema.column(at).path: at for at in range(len(file.schema))}
     if "add.stats" not in columns:
@@ -35,21 +35,21 @@ def lacks_texts(file: pq.ParquetFile) -> bool:
 
 def _nulls(group: pq.RowGroupMetaData, column: int) -> int | None:
     """Null count of a column by the footer; None if unknown."""
-    told = group.column(column).statistics
-    return told.null_count if told is not None and told.has_null_count else None
+    found = group.column(column).statistics
+    return found.null_count if found is not None and found.has_null_count else None
 
 
-def instants(file: pq.ParquetFile) -> frozenset[tuple[str, ...]]:
+def int96_paths(file: pq.ParquetFile) -> frozenset[tuple[str, ...]]:
     """Paths of INT96 columns in ``stats_parsed``: UTC timestamps, though Arrow reads no zone."""
     leaves = (file.schema.column(at) for at in range(len(file.schema)))
     paths = (leaf.path.split(".") for leaf in leaves if leaf.physical_type == "INT96")
     return frozenset(tuple(path[2:]) for path in paths if path[:2] == ["add", PARSED])
 
 
-def stats_texts(parsed: pa.StructArray, moments: frozenset[tuple[str, ...]]) -> pa.Array:
+def json_stats(parsed: pa.StructArray, moments: frozenset[tuple[str, ...]]) -> pa.Array:
     """JSON statistics of each row, null if there are none.
 
-    ``moments``: the ``instants`` of the source file.
+    ``moments``: the ``int96_paths`` of the source file.
     """
     printable = _printable(parsed, (), moments)
     rows = cast("Iterable[dict[str, Any] | None]", printable.to_pylist())
@@ -70,11 +70,11 @@ def _printable(
         children = [_printable(field, below, moments) for field, below in fields]
         return pa.StructArray.from_arrays(children, names=names, mask=values.is_null())
     if pa.types.is_timestamp(kind):
-        return _moments(values, zone="Z" if kind.tz or path in moments else "")
+        return _timestamp_texts(values, zone="Z" if kind.tz or path in moments else "")
     return pc.cast(values, pa.string()) if pa.types.is_date(kind) else values
 
 
-def _moments(values: pa.Array, *, zone: str) -> pa.Array:
+def _timestamp_texts(values: pa.Array, *, zone: str) -> pa.Array:
     """ISO 8601 in ms, as delta-spark writes it, or in microseconds if needed."""
     local = pc.cast(pc.cast(values, pa.timestamp("us")), pa.string())
     text = pc.replace_substring(local, " ", "T")

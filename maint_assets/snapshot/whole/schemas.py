@@ -60,5 +60,5 @@ LIVE_ADDS_ARROW = pa.schema([
     ("add", ADD_ARROW),
     ("disputed", pa.bool_()),
 ])
-"""A live file: replay key and add action; ``disputed`` where the commit that adds it for the last
-time removes it as well: readers differ on whether such a file is there."""
+"""A live file: replay key and add action. ``disputed``: the newest commit that adds the file also
+removes it, so that readers disagree on whether it is live."""

@@ -41,7 +41,8 @@ _TYPES = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _UNPARSED = {"timestamp", "binary"}
-"""Partition columns whose text a reader's time zone or escapes give a meaning."""
+"""Types of partition columns whose text is ambiguous: it depends on the reader's time zone, or on
+how the writer escaped bytes."""
 
 _UNNAMED = re.compile(r'["\\\x00-\x1f]')
 
@@ -53,7 +54,7 @@ def stats_type(
 ) -> pa.StructType:
     """The type of ``stats_parsed``: the columns that get statistics, by physical names.
 
-    Bounds of booleans stay in the text alone, as in delta-spark.
+    Bounds of booleans are left to the JSON statistics, as in delta-spark.
     """
     kinds = dict(schema.data.leaves())
     indexed = indexed_columns(schema, properties)
@@ -67,7 +68,7 @@ def stats_type(
 
 
 def partition_type(partitions: Iterable[Field]) -> pa.StructType | None:
-    """The type of ``partitionValues_parsed``; None where a column's text has no one meaning."""
+    """The type of ``partitionValues_parsed``; None if a column's text is ambiguous (_UNPARSED)."""
     fields = list(partitions)
     kinds = [_partition(field.type) for field in fields]
     if None in kinds or not kinds:
@@ -76,9 +77,9 @@ def partition_type(partitions: Iterable[Field]) -> pa.StructType | None:
 
 
 def typed_stats(texts: pa.Array, kind: pa.StructType) -> pa.Array:
-    """Statistics in JSON as values of a type of ``stats_type``."""
+    """Parse JSON statistics to a type of ``stats_type``; unreadable values are null."""
     row = partial(_row, _reader(kind))
-    with _uncollected():
+    with _without_gc():
         rows = [None if text is None else row(text) for text in texts.to_pylist()]
         found = _array(rows, _untyped(kind))
         del rows
@@ -86,7 +87,7 @@ def typed_stats(texts: pa.Array, kind: pa.StructType) -> pa.Array:
 
 
 def typed_partitions(values: pa.Array, kind: pa.StructType) -> pa.Array:
-    """Maps of partition values as values of a type of ``partition_type``; empty texts are null."""
+    """Convert maps of partition values to a type of ``partition_type``; empty strings are null."""
     children = []
     for field in kind:
         texts = pc.map_lookup(values, pa.scalar(field.name), "first")
@@ -107,7 +108,7 @@ def _partition(kind: Type) -> pa.DataType | None:
 
 
 def _nested(leaves: Mapping[tuple[str, ...], pa.DataType]) -> pa.StructType:
-    """The struct that has the leaves at their paths."""
+    """The struct type with these leaves at their paths."""
     tree: dict[str, Any] = {}
     for path, kind in leaves.items():
         above = tree
@@ -128,7 +129,7 @@ def _struct(tree: Mapping[str, Any]) -> pa.StructType:
 
 
 def _reader(kind: pa.DataType) -> Reader:
-    """What makes values of an Arrow type of JSON; it raises what msgspec raises."""
+    """A function that decodes JSON to values of an Arrow type; raises what msgspec raises."""
     names = "".join(_names(kind)) if pa.types.is_struct(kind) else ""
     if not names.isascii() and _UNNAMED.search(names):
         return _by_member({field.name: _reader(field.type) for field in kind})
@@ -139,7 +140,10 @@ def _reader(kind: pa.DataType) -> Reader:
 
 
 def _by_member(readers: Mapping[str, Reader]) -> Reader:
-    """What reads each member by itself: slow, for names that msgspec 0.22 gives no type."""
+    """A function that decodes each member by itself.
+
+    Slow; only for names from which msgspec 0.22 cannot build a type.
+    """
     decode = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
 
     def read(text: str | msgspec.Raw) -> Any:
@@ -159,7 +163,7 @@ def _names(kind: pa.StructType) -> Iterator[str]:
 
 
 def _decoded(kind: pa.DataType) -> Any:
-    """The type for which msgspec decodes values of an Arrow type."""
+    """The Python type to which msgspec decodes values of an Arrow type."""
     if pa.types.is_struct(kind):
         members = {field.name: _decoded(field.type) for field in kind}
         if not all(map(str.isascii, members)):
@@ -175,9 +179,9 @@ def _decoded(kind: pa.DataType) -> Any:
 
 
 def _renamed(members: Mapping[str, Any]) -> Any:
-    """A type with these members by names of its own.
+    """A struct type with generated field names for these members.
 
-    In a dictionary msgspec 0.22 passes over members whose names are not ASCII.
+    msgspec 0.22 ignores members of a TypedDict whose names are not ASCII.
     """
     fields = [
         (f"member{number}", kind, msgspec.field(name=name, default=None))
@@ -187,15 +191,15 @@ def _renamed(members: Mapping[str, Any]) -> Any:
 
 
 def _untyped(kind: pa.DataType) -> pa.DataType:
-    """The type with dates and times as texts."""
+    """The type with dates and timestamps as strings."""
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, _untyped(field.type)) for field in kind])
     return pa.string() if pa.types.is_temporal(kind) else kind
 
 
 @contextmanager
-def _uncollected() -> Generator[None, None, None]:
-    """Within it no cycles are looked for: among many small values that takes most of the time."""
+def _without_gc() -> Generator[None, None, None]:
+    """Disable the cyclic garbage collector: with many small values it takes most of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -213,7 +217,7 @@ def _row(read: Reader, text: str) -> Any:
 
 
 def _rows_only(text: str) -> Any:
-    """The number of rows alone: it is needed where a bound cannot be read, too."""
+    """Only ``numRecords``, which readers need even if a bound cannot be read; None without it."""
     try:
         return msgspec.to_builtins(msgspec.json.decode(text, type=_RowsOnly))
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -242,7 +246,7 @@ def _fits(row: Any, kind: pa.DataType) -> bool:
 
 
 def _typed(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values in the type, its dates and times read off texts."""
+    """Cast values to a type, parsing dates and timestamps; unreadable ones are null."""
     if values.type.equals(kind):
         return values
     if pa.types.is_struct(kind):

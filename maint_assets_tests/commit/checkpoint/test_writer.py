@@ -376,7 +376,7 @@ def test_damaged_file_of_its_name_is_not_overwritten(spark: SparkSession, tmp_pa
     table = story(tmp_path / "t")
     table.write_log(f"{table.version:020}.checkpoint.parquet", "PAR1")
 
-    with pytest.raises(CommitError, match="there already"):
+    with pytest.raises(CommitError, match="exists already"):
         written(spark, table.path)
 
     assert not (table.log / "_last_checkpoint").exists()
@@ -405,7 +405,7 @@ def test_damaged_copy_gets_neither_name_nor_hint(
     before = sorted(path.name for path in table.log.iterdir())
     monkeypatch.setattr(whole_files, "_synced", damage)
 
-    with pytest.raises(CommitError, match="written wrongly"):
+    with pytest.raises(CommitError, match="not written correctly"):
         written(spark, table.path)
 
     found = [path.name for path in table.log.iterdir() if path.name != "_sidecars"]
@@ -538,7 +538,7 @@ def test_link_that_is_said_to_be_there_but_is_not_is_an_error(
     (tmp_path / "made").write_bytes(b"whole")
     monkeypatch.setattr(whole_files.os, "link", exists)
 
-    with pytest.raises(OSError, match="is not there"):
+    with pytest.raises(OSError, match="is absent"):
         put_file_if_absent(Location.of(str(tmp_path)), "x", tmp_path / "made", check=lambda _: None)
 
 
@@ -549,9 +549,10 @@ def test_hint_that_cannot_be_written_is_told_in_one_sentence(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     table = story(tmp_path / "t")
-    monkeypatch.setattr(writer, "moved_hint", full)
+    monkeypatch.setattr(writer, "write_hint", full)
 
-    with pytest.raises(CommitError, match=r"is there, _last_checkpoint not \(.*No space left"):
+    found = r"is written, but _last_checkpoint cannot be \(.*No space left"
+    with pytest.raises(CommitError, match=found):
         written(spark, table.path)
 
     assert len(content(table.path, "protocol")) == 1

@@ -130,7 +130,7 @@ def test_columns_named_like_ours_are_refused_and_left_as_they_are(
 
     rows = ledger(report)
     assert {row["state"] for row in rows} == {"refused"}
-    assert all(f"column {name} has a name that" in row["reason"] for row in rows)
+    assert all(f"the name of column {name} is reserved" in row["reason"] for row in rows)
     assert (texts(spark, path), sorted(path.rglob("*.parquet"))) == before
 
 
@@ -327,7 +327,7 @@ def test_days_of_an_unknown_calendar_are_kept_where_it_makes_no_difference(
 
     assert report.error is None and report.done is not None
     assert (report.done.bins, report.done.refused) == ((1, 0) if is_kept else (0, 1))
-    assert is_kept or "does not say of which calendar" in next(iter(report.done.not_committed))
+    assert is_kept or "footer does not name the calendar" in next(iter(report.done.not_committed))
     assert texts(spark, tmp_path) == before
     assert is_kept or set(tmp_path.rglob("*")) == on_disk
 
@@ -388,7 +388,7 @@ def test_a_row_that_spark_lost_fails_the_bin(
     report = compacting(tmp_path).compact()
 
     assert report.done is not None and (report.done.bins, report.done.failed) == (0, 1)
-    assert "2 rows where 3 live" in next(iter(report.done.not_committed))
+    assert "2 rows for 3 live rows" in next(iter(report.done.not_committed))
     assert set(tmp_path.rglob("*")) == on_disk
 
 

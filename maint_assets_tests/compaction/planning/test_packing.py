@@ -13,7 +13,7 @@ from maint_assets.compaction.plan import Selection
 from maint_assets.compaction.planning.budget import within_budget
 from maint_assets.compaction.planning.candidates import Judge, candidates
 from maint_assets.compaction.planning.packing import compaction_bins, packed_bins
-from maint_assets.compaction.planning.tasks import Package, commit_batches
+from maint_assets.compaction.planning.tasks import RewriteTask, commit_batches
 from maint_assets.datasets.parts import PartSlice
 from maint_assets.delta.actions import Add
 from maint_assets.delta.paths import TableRoot
@@ -278,7 +278,7 @@ def test_a_plan_of_the_same_files_has_the_same_bins() -> None:
 @given(sizes=st.lists(st.integers(1, 50), max_size=20), most=st.integers(1, 60))
 def test_commits_take_packages_in_order_up_to_their_bytes(sizes: list[int], most: int) -> None:
     found = [
-        Package(PartSlice("p", "", at, 1), size, 1, size, 1, str(at), ordered=False)
+        RewriteTask(PartSlice("p", "", at, 1), size, 1, size, 1, str(at), ordered=False)
         for at, size in enumerate(sizes)
     ]
 

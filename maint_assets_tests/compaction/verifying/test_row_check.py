@@ -48,7 +48,7 @@ def rewritten(path: Path, check: RowCheck) -> list[dict[str, Any]]:
         "add": adds,
     }
     how = replace(rewriting(head_of(path)), row_check=check)
-    batches = arrow.rewritten([pa.RecordBatch.from_pydict(columns)], how)
+    batches = arrow.rewrite_bins([pa.RecordBatch.from_pydict(columns)], how)
     return [row for batch in batches for row in batch.to_pylist()]
 
 

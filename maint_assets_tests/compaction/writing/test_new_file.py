@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maint_assets.compaction.engines.arrow import new_data_file
+from maint_assets.compaction.engines.arrow import write_data_file
 from maint_assets.compaction.writing import new_file
 from maint_assets.compaction.writing.add_actions import Marks
 from maint_assets.compaction.writing.new_file import NewFile
@@ -186,7 +186,7 @@ def test_a_file_is_made_again_where_a_negative_zero_comes_late(
             columns = {"x": [first] * 100, "s": [{"y": 0.0}] * 100, "l": [[1.0, second]] * 100}
             file.append(pa.record_batch(columns | {"z": [0.0] * 100}, schema=how.files.arrow))
 
-    add = new_data_file(fill, how, values={}, marks=Marks())
+    add = write_data_file(fill, how, values={}, marks=Marks())
 
     assert add is not None and len(calls) == 2
     (path,) = tmp_path.glob("**/*.parquet")

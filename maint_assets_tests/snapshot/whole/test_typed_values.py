@@ -9,7 +9,7 @@ import pytest
 
 from maint_assets.delta.schema import Decimal as DecimalType
 from maint_assets.delta.schema import Field, Primitive, Type
-from maint_assets.snapshot.whole.parsed_stats import stats_texts
+from maint_assets.snapshot.whole.parsed_stats import json_stats
 from maint_assets.snapshot.whole.typed_values import partition_type, typed_partitions, typed_stats
 
 BOUNDS = pa.struct([
@@ -43,7 +43,7 @@ def typed(*texts: str | None) -> pa.Array:
 def test_parsed_statistics_become_the_text_that_they_were() -> None:
     parsed = typed(json.dumps(TOLD), None, '{"numRecords":0}')
 
-    found = [text and json.loads(text) for text in stats_texts(parsed, frozenset()).to_pylist()]
+    found = [text and json.loads(text) for text in json_stats(parsed, frozenset()).to_pylist()]
 
     assert found == [TOLD, None, {"numRecords": 0}]
 
@@ -63,7 +63,7 @@ def test_columns_have_their_statistics_whatever_their_names_are_written_in() -> 
 
     parsed = typed_stats(pa.array([escaped, plain, wrong]), kind)
 
-    found = [text and json.loads(text) for text in stats_texts(parsed, frozenset()).to_pylist()]
+    found = [text and json.loads(text) for text in json_stats(parsed, frozenset()).to_pylist()]
     expected = {"numRecords": 1, "minValues": told["minValues"] | {"Ä": 0.10}}
     assert found == [expected, expected, {"numRecords": 2}]
     assert parsed[0].as_py()["minValues"]["Ä"] == Decimal("0.10")
