@@ -151,7 +151,7 @@ def test_other_columns_wait_for_full_and_none_ends_the_clustering(
 
     run(spark, path, "ALTER TABLE {t} CLUSTER BY NONE", INSERT.format(210, 220))
     before = state(spark, path, named=named)
-    with pytest.raises(OrderError, match="has no order"):
+    with pytest.raises(OrderError, match="has nothing to order in full"):
         compacting(path, full=True).compact()
     assert removed(compacting(path)) == 2
     assert state(spark, path, named=named) == before

@@ -1,4 +1,4 @@
-"""Where each scenario of the upstream suites is told (optimize.md 13)."""
+"""Where each scenario of the upstream suites is told."""
 
 import importlib
 

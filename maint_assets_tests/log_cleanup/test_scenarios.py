@@ -1,4 +1,4 @@
-"""Where each scenario of the upstream suites and each measured weakness is told (logs.md 12-17)."""
+"""Where each scenario of the upstream suites and each measured weakness is told."""
 
 import importlib
 
@@ -65,7 +65,7 @@ SCENARIOS: dict[str, list[str]] = {
     "kernel: negative retention": [
         "log_cleanup.test_deleted_logs::test_a_retention_that_is_too_short_is_refused"
     ],
-    # logs.md 12 and 13
+    # Metadata cleanup
     "the measured matrix": [
         "log_cleanup.test_modes::test_what_goes_by_protocol_and_what_by_delta_spark",
         "oracles.test_log_cleanup::test_spark_deletes_what_was_measured",
@@ -163,7 +163,7 @@ SCENARIOS: dict[str, list[str]] = {
 NOT_OURS: dict[str, str] = {
     "compat file created when checkpoints are deleted": "a plan deletes; a client too old for V2 "
     "checkpoints meets the protocol in the next commit or not at all, and cannot read either way",
-    "DeltaLogMinorCompactionSuite": "compactions are never read (logs.md 4): only plain commits",
+    "DeltaLogMinorCompactionSuite": "compactions are never read: only plain commits",
     "multipart checkpoints, part size": "deprecated, forbidden with V2: never written",
     "isGCSPath": "object stores are not maintained yet",
     "preserve variant stats": "tables with variants are rewritten by Spark; checkpoints keep texts",

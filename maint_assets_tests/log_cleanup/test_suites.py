@@ -1,4 +1,4 @@
-"""The scenarios of DeltaRetentionSuite and of Kernel's MetadataCleanupSuite (logs.md 17)."""
+"""The scenarios of DeltaRetentionSuite and of Kernel's MetadataCleanupSuite."""
 
 import json
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""By which columns rows are ordered, and where a row goes."""
+"""Z-order and clustering: the columns to order by, the files to order together, the curve."""

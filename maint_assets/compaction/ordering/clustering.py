@@ -1,4 +1,4 @@
-"""By which columns a table is clustered (optimize.md 4.3): new files must have their statistics."""
+"""The clustering columns of a table (PROTOCOL, "Clustered Table"): domain ``delta.clustering``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class _Clustering(msgspec.Struct, rename="camel"):
 def clustering_columns(head: TableHead) -> tuple[tuple[str, ...], ...]:
     """The physical paths of the clustering columns; none for a table that is not clustered.
 
-    Delta writes each as a list of names, PROTOCOL's example as one name.
+    Delta writes each path as a list of names, the example in PROTOCOL has one plain name. Raises
+    CorruptLogError, naming the table, when the domain cannot be read.
     """
     domains = {each.domain: each.configuration for each in non_file_actions(head, now_ms=0).domains}
     text = domains.get(DOMAIN)
@@ -32,6 +33,8 @@ def clustering_columns(head: TableHead) -> tuple[tuple[str, ...], ...]:
         found = msgspec.json.decode(text, type=_Clustering).clustering_columns
     except msgspec.DecodeError as error:
         raise CorruptLogError(
-            head.table, f"its domain {DOMAIN} cannot be read ({error})", "mend its clustering"
+            head.table,
+            f"its domain {DOMAIN} cannot be read ({error})",
+            "set its clustering columns again with ALTER TABLE ... CLUSTER BY",
         ) from error
     return tuple((each,) if isinstance(each, str) else tuple(each) for each in found)

@@ -1,8 +1,9 @@
-"""Which files of a partition are ordered together: as a cube, so that a row is seldom rewritten.
+"""Which files of a partition are ordered together, as one cube, with few rewrites of each row.
 
-What is not ordered yet becomes a cube. A cube joins in only where what is rewritten anyway is as
-large: so a cube that was rewritten is at least twice as large as before, and a row goes through
-few rewrites however often something is appended. Nothing new: nothing to do (optimize.md 4.2, 4.3).
+Files that are not ordered yet become a new cube. An older cube is merged into it only if it is no
+larger than what is rewritten anyway: each merge at least doubles the cube of a row, so a row is
+rewritten a logarithmic number of times, however often data is appended. A partition without
+unordered files is left as it is.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
     Indexes = NDArray[np.int64]
 
 CUBE_BYTES = 64 * 1024 * 1024 * 1024
-"""A cube is not made larger, nor rewritten when it has half of it."""
+"""The most bytes of a cube. A cube of at least half of it is sealed: it is not rewritten."""
 
 CUBE_FILES = 20_000
-"""Files of a cube before it is ordered: one commit removes them all."""
+"""The most input files of a cube: one commit removes them all."""
 
 
 class CubeBins(NamedTuple):
-    """The bin of each file, -1 for one that stays; which files are ordered, which again."""
+    """The bin of each file, -1 if it stays; masks of files to order, and to order once more."""
 
     numbers: Indexes
     ordered: NDArray[np.bool_]
@@ -40,7 +41,7 @@ class CubeBins(NamedTuple):
 
 
 class _Sizes(NamedTuple):
-    """The bytes of each file, and how large a cube may get."""
+    """The live bytes of each file, and the most bytes of a cube."""
 
     live: Indexes
     capacity: int
@@ -49,7 +50,7 @@ class _Sizes(NamedTuple):
         return int(self.live[files].sum())
 
     def small(self, cubes: list[Indexes]) -> list[Indexes]:
-        """The cubes that may be rewritten, the smallest first."""
+        """The cubes that are not sealed, the smallest first."""
         found = [cube for cube in cubes if self.of(cube) < self.capacity // 2]
         return sorted(found, key=lambda cube: (self.of(cube), int(cube[0])))
 
@@ -58,10 +59,11 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 def cube_bins(files: pa.Table, selection: Selection) -> CubeBins:
-    """The bins of files (COMPACTION_SCHEMA, partition by partition, in the order of their coming).
+    """Assign files to bins: unordered files, and the older cubes that are worth merging.
 
-    Unordered ones, and the cubes that are worth it, are ordered; a file of a cube that has many
-    deleted rows is rewritten alone, its rows in their order.
+    ``files`` are rows of COMPACTION_SCHEMA, grouped by partition, in the order in which they were
+    added. A file of a cube with many deleted rows is rewritten alone, and keeps the order of its
+    rows.
     """
     count = files.num_rows
     found = CubeBins(np.full(count, -1), np.zeros(count, np.bool_), np.zeros(count, np.bool_))
@@ -86,7 +88,7 @@ def cube_bins(files: pa.Table, selection: Selection) -> CubeBins:
 
 
 def _cubes(names: pa.Array) -> Iterator[Indexes]:
-    """The places of each name."""
+    """The indexes of each distinct cube name."""
     numbers = pc.fill_null(names, "").dictionary_encode().indices.to_numpy()
     order = np.argsort(numbers, kind="stable")
     inner = np.flatnonzero(np.diff(numbers[order])) + 1
@@ -94,13 +96,13 @@ def _cubes(names: pa.Array) -> Iterator[Indexes]:
 
 
 def _every_piece(unordered: Indexes, cubes: list[Indexes], sizes: _Sizes) -> Indexes:
-    """The files of all cubes that are not whole, unless there is but one and nothing to join it."""
+    """The files of all cubes that are not sealed; none if only one cube would be rewritten."""
     small = sizes.small(cubes)
     return np.concatenate(small) if small and len(small) + bool(len(unordered)) > 1 else _NOTHING
 
 
 def _joining(unordered: Indexes, cubes: list[Indexes], sizes: _Sizes) -> Indexes:
-    """The files of cubes that are not larger than what is ordered anyway."""
+    """The files of the cubes that are no larger than what is ordered anyway."""
     load, files, joined = sizes.of(unordered), len(unordered), [_NOTHING]
     for cube in sizes.small(cubes):
         size = sizes.of(cube)
@@ -112,7 +114,7 @@ def _joining(unordered: Indexes, cubes: list[Indexes], sizes: _Sizes) -> Indexes
 
 
 def _packed(files: Indexes, sizes: _Sizes) -> Iterator[Indexes]:
-    """The files in their order, in bins of at most so many bytes."""
+    """Consecutive files in bins of at most ``capacity`` bytes and CUBE_FILES files."""
     held: list[int] = []
     load = 0
     for at in files.tolist():

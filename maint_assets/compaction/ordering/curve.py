@@ -1,6 +1,7 @@
-"""Space-filling curves: where a point lies on them (optimize.md 4.5).
+"""Space-filling curves: the position of a point on the Z curve and on the Hilbert curve.
 
-A point is one rank a column, each of so many bits. Its key has ``columns * bits`` bits: at most 64.
+A point has one rank per column, each of ``bits`` bits. Its key, the position on the curve, has
+``columns * bits`` bits, at most 64.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 Keys = npt.NDArray[np.uint64]
 
 MOST_HILBERT_COLUMNS = 9
-"""The tables of the Hilbert curve grow with 4 to the power of the columns."""
+"""With more columns its state tables, which grow by a factor of 4 per column, are too large."""
 
 
 def curve_keys(ranks: Sequence[Keys], bits: int) -> Keys:
-    """The key of each point on the best curve for so many columns.
+    """The key of each point: on the Hilbert curve, or on the Z curve for one or many columns.
 
-    The Hilbert curve has no jumps, so that a lookup reads about a fifth fewer files than on the Z
-    curve that Delta takes for Z-order.
+    The Hilbert curve has no jumps: a point lookup reads about a fifth fewer files than with the Z
+    curve, which Delta uses for Z-order.
     """
     if 1 < len(ranks) <= MOST_HILBERT_COLUMNS:
         return hilbert_keys(ranks, bits)
@@ -32,7 +33,7 @@ def curve_keys(ranks: Sequence[Keys], bits: int) -> Keys:
 
 
 def z_order_keys(ranks: Sequence[Keys], bits: int) -> Keys:
-    """The bits of all ranks interleaved, the highest first, of each plane column 1 first."""
+    """The interleaved bits of all ranks: highest bits first, one bit of each column in order."""
     keys = np.zeros(len(ranks[0]), np.uint64)
     for plane in reversed(range(bits)):
         for rank in ranks:
@@ -41,7 +42,7 @@ def z_order_keys(ranks: Sequence[Keys], bits: int) -> Keys:
 
 
 def hilbert_keys(ranks: Sequence[Keys], bits: int) -> Keys:
-    """The place of each point on the Hilbert curve: neighbours on it are neighbours in space."""
+    """The position of each point on the Hilbert curve: neighbours on it are neighbours in space."""
     columns = np.uint64(len(ranks))
     emitted, following = _hilbert_tables(len(ranks))
     keys = np.zeros(len(ranks[0]), np.uint64)
@@ -55,9 +56,10 @@ def hilbert_keys(ranks: Sequence[Keys], bits: int) -> Keys:
 
 @cache
 def _hilbert_tables(columns: int) -> tuple[Keys, Keys]:
-    """What a state emits for a point of a plane, and the state that follows it.
+    """For each state and the next bit of all ranks: the bits of the key, and the next state.
 
-    A state is a rotation after an exclusive or: ``flip * columns + turn``.
+    A state is an exclusive or with ``flip``, then a rotation by ``turn`` bits; its number is
+    ``flip * columns + turn``.
     """
     points = np.arange(1 << columns, dtype=np.int64)
     gray = np.array(_gray_pairs(columns), np.int64)
@@ -78,7 +80,7 @@ def _hilbert_tables(columns: int) -> tuple[Keys, Keys]:
 
 
 def _gray_pairs(columns: int) -> list[int]:
-    """The entry and the exit of each cell of the base curve."""
+    """The entry and exit corners of the cells of the base curve, as Gray codes."""
     if columns == 1:
         return [0, 1, 0, 1]
     below = _gray_pairs(columns - 1)
@@ -88,7 +90,7 @@ def _gray_pairs(columns: int) -> list[int]:
 
 
 def _rotated(values: npt.NDArray[np.int64], by: int, width: int) -> npt.NDArray[np.int64]:
-    """Values of so many bits, rotated to the left."""
+    """Values of ``width`` bits, rotated to the left by ``by`` bits."""
     by %= width
     return ((values << by) | (values >> (width - by))) & ((1 << width) - 1)
 

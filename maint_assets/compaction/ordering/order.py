@@ -1,7 +1,7 @@
-"""By which columns rows are ordered, and how new files say so (optimize.md 4.2, 4.3).
+"""The columns to order by, and the tags with which new files record their order.
 
-Clustered files carry Delta's own tags. Delta leaves no mark on Z-ordered ones and so orders them
-again in each run; new files of ours carry a tag that other engines pass by.
+Clustered files carry Delta's own tags. Delta does not tag Z-ordered files, so each of its runs
+orders them again; our files carry tags of our own, which other engines ignore.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     Path = tuple[str, ...]
 
 CUBE_TAG, COLUMNS_TAG = "ZCUBE_ID", "ZCUBE_ZORDER_BY"
-"""Delta's tags of clustered files: the run that made them, the logical names of the columns."""
+"""Delta's tags of clustered files: id of the run that ordered them, logical column names."""
 
 Z_CUBE_TAG, Z_COLUMNS_TAG = "MAINT_ASSETS_ZCUBE_ID", "MAINT_ASSETS_ZORDER_BY"
-"""Our tags of Z-ordered files: the same, with physical paths."""
+"""Our tags of Z-ordered files: the same, with the physical paths of the columns."""
 
 PROVIDER = "liquid"
 
@@ -40,9 +40,9 @@ _NAME = re.compile(rf"{_PART}(?:\.{_PART})*")
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """The columns in their order, by logical and by physical path.
+    """The columns to order by: logical paths (``names``) and physical paths (``columns``).
 
-    ``clustering``: the table asks for it, in its domain ``delta.clustering``.
+    ``clustering`` is true if they are the clustering columns of the table.
     """
 
     names: tuple[Path, ...]
@@ -51,17 +51,17 @@ class Ordering:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The columns as people write them."""
+        """The columns as in SQL: parts joined by dots, quoted where necessary."""
         return tuple(".".join(map(_quoted, name)) for name in self.names)
 
     @property
     def cube_tag(self) -> str:
-        """The tag that names the run that ordered a file."""
+        """The tag with the id of the run that ordered a file."""
         return CUBE_TAG if self.clustering else Z_CUBE_TAG
 
     @property
     def columns_tag(self) -> str:
-        """The tag that names the columns by which a file is ordered."""
+        """The tag with the columns by which a file is ordered."""
         return COLUMNS_TAG if self.clustering else Z_COLUMNS_TAG
 
     @property
@@ -80,7 +80,7 @@ class Ordering:
         return {self.cube_tag: cube, self.columns_tag: self.columns_text}
 
     def parameters(self, *, full: bool) -> dict[str, Any]:
-        """What the commits of a run say of it (optimize.md 6)."""
+        """The ``operationParameters`` of the commits of a run, with Delta's names."""
         named = msgspec.json.encode(self.shown).decode()
         if not self.clustering:
             return {"zOrderBy": named, "clusterBy": "[]"}
@@ -90,11 +90,12 @@ class Ordering:
 def ordering(
     head: TableHead, schema: TableSchema, selection: Selection, *, clustered: tuple[Path, ...]
 ) -> Ordering | None:
-    """How the table's rows are to be ordered: as it is clustered, else as asked, None for not.
+    """The ordering of a run: by the clustering columns, else by ``zorder_by``, else None.
 
-    ``clustered`` are the physical paths of the columns of its clustering.
+    ``clustered`` are the physical paths of the table's clustering columns.
 
-    Raises OrderError for columns by which no order helps readers, and for ``full`` without any.
+    Raises OrderError for columns that cannot be ordered or for which no reader skips files, for a
+    Z-order of a clustered table, and for ``full`` without an ordering.
     """
     zorder_by = selection.zorder_by
     if clustered and zorder_by:
@@ -107,13 +108,13 @@ def ordering(
     if found is not None and has_variants(schema.data):
         raise OrderError(
             head.table,
-            "has variants, which only Spark keeps, and rows are ordered without it",
+            "has variant columns: only Spark rewrites them, and Spark does not order rows here",
             "leave zorder_by out; order it with another engine",
         )
     if selection.full and found is None:
         raise OrderError(
             head.table,
-            "is to be ordered in full, and has no order",
+            "has nothing to order in full: it has no clustering, and zorder_by is empty",
             "name columns in zorder_by, or cluster the table",
         )
     return found
@@ -131,8 +132,10 @@ def _clustering(
     }
     missing = [".".join(each) for each in clustered if each not in logical]
     if missing:
-        found = f"its clustering names {missing[0]}, which is no column that has an order"
-        raise OrderError(head.table, found, "mend its clustering")
+        found = f"its clustering names {missing[0]}, which is no column of an ordered type"
+        raise OrderError(
+            head.table, found, "set its clustering columns again with ALTER TABLE ... CLUSTER BY"
+        )
     return Ordering(tuple(logical[each] for each in clustered), clustered, clustering=True)
 
 
@@ -147,7 +150,7 @@ def _z_order(head: TableHead, schema: TableSchema, zorder_by: Sequence[str]) -> 
 
 
 def _column(text: str, head: TableHead, schema: TableSchema) -> tuple[Path, Path]:
-    """The logical and the physical path of a column that is asked for, as Spark resolves names."""
+    """The logical and physical path of a requested column; names resolve as in Spark."""
     asked = _parts(text)
     by_name: dict[Path, list[tuple[Path, Path, Type]]] = {}
     for name, path, kind in _leaves(schema.data):
@@ -156,32 +159,34 @@ def _column(text: str, head: TableHead, schema: TableSchema) -> tuple[Path, Path
         raise OrderError(
             head.table,
             f"zorder_by names the partition column {text}",
-            "leave it out: files of different partitions are never mixed",
+            "leave it out: a file never holds rows of two partitions",
         )
     found = by_name.get(asked, [])
     if len(found) != 1:
         known = ", ".join(".".join(map(_quoted, name)) for name, _, _ in _leaves(schema.data))
         raise OrderError(
-            head.table, f"zorder_by names {text}, which it does not have", f"use of {known}"
+            head.table,
+            f"zorder_by names {text}, which it does not have",
+            f"its columns are {known}",
         )
     name, path, kind = found[0]
     if not is_skipping_eligible(kind):
         raise OrderError(
             head.table,
             f"zorder_by names {text}, a column of a type by which Delta skips no files",
-            "use columns of numbers, texts, days or times",
+            "use columns of a numeric, string, date or timestamp type",
         )
     if path not in indexed_columns(schema, head.properties):
         raise OrderError(
             head.table,
-            f"zorder_by names {text}, of which files have no statistics, so no reader gains",
+            f"zorder_by names {text}, but files have no statistics of it, so readers skip none",
             "raise delta.dataSkippingNumIndexedCols or name it in delta.dataSkippingStatsColumns",
         )
     return name, path
 
 
 def _parts(text: str) -> Path:
-    """The lower-case parts of a name; one that is none of SQL's is one part."""
+    """The lower-case parts of a dotted name; a text that is no SQL identifier is one part."""
     if not _NAME.fullmatch(text.strip()):
         return (text.lower(),)
     return tuple(
@@ -193,7 +198,7 @@ def _parts(text: str) -> Path:
 def _leaves(
     struct: Struct, logical: Path = (), physical: Path = ()
 ) -> Iterable[tuple[Path, Path, Type]]:
-    """Logical and physical path and type of every column that is no struct."""
+    """Logical path, physical path and type of each leaf column: structs are descended into."""
     for field in struct.fields:
         name, path = (*logical, field.name), (*physical, field.physical_name)
         if isinstance(field.type, Struct):

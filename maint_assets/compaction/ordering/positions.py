@@ -1,7 +1,8 @@
-"""Where a row comes in the order of new files: its place on the curve as a number (O4.5).
+"""The position of a row in the order of a bin: the key of its point on the curve.
 
-A value counts by its range among those of a sample, which is taken once for all columns. Ranges
-fill all bits whatever their number, so that a column of few values weighs as much as one of many.
+The rank of a value is the number of its range; the ranges of each column are quantiles of one
+sample of the rows. Ranks are stretched over all bits, so that a column with few distinct values
+weighs as much as one with many.
 """
 
 from __future__ import annotations
@@ -37,14 +38,17 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Positions:
-    """The order of rows by some columns; ``bounds`` are the first values of all ranges but one."""
+    """The order of rows by some columns.
+
+    ``bounds`` has, for each column, the least value of each range but the first.
+    """
 
     columns: tuple[Path, ...]
     bounds: tuple[pa.Array, ...]
 
     @classmethod
     def of(cls, sample: pa.Table, ordering: Ordering) -> Self:
-        """The order that a sample of the rows gives: columns by physical name, structs whole."""
+        """The order that results from a sample: columns by physical name, structs unflattened."""
         most = 1 << _bits(len(ordering.columns))
         rows = sample.combine_chunks().to_batches()
         batch = rows[0] if rows else pa.RecordBatch.from_pylist([], sample.schema)
@@ -52,7 +56,7 @@ class Positions:
         return cls(ordering.columns, tuple(bounds))
 
     def of_rows(self, batch: pa.RecordBatch, ties: Keys) -> Keys:
-        """The position of each row; ``ties`` put rows of one place on the curve in an order."""
+        """The position of each row; ``ties`` order the rows that share a key."""
         bits = _bits(len(self.columns))
         ranks = [
             _ranks(comparable(batch, path), bounds, bits)
@@ -64,7 +68,7 @@ class Positions:
 
 
 def splits(positions: Keys, ranges: int) -> Keys:
-    """The first positions of all ranges but the first, each with as many rows of a sample."""
+    """Divide sampled positions into ``ranges`` of equal counts: the least of each but the first."""
     if not len(positions):
         return np.zeros(ranges - 1, np.uint64)
     at = np.arange(1, ranges) * len(positions) // ranges
@@ -72,7 +76,7 @@ def splits(positions: Keys, ranges: int) -> Keys:
 
 
 def mixed(seed: int, rows: NDArray[np.int64]) -> Keys:
-    """A number a row of a file, spread over all 64 bits and always the same (splitmix64)."""
+    """A reproducible 64-bit number for each row index of a file (splitmix64 seeded by ``seed``)."""
     found = (rows.astype(np.uint64) + np.uint64(seed)) * _STEP
     found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -80,24 +84,27 @@ def mixed(seed: int, rows: NDArray[np.int64]) -> Keys:
 
 
 def top_columns(schema: TableSchema, columns: Sequence[Path]) -> TableSchema:
-    """The schema with no other data columns than those of the order, structs whole."""
+    """The schema cut down to the data columns of the order; structs are kept whole."""
     wanted = {path[0] for path in columns}
     fields = [each for each in schema.data.fields if each.physical_name in wanted]
     return type(schema)(Struct(tuple(fields)), ())
 
 
 def key_columns(files: FileSchema, columns: Sequence[Path]) -> FileSchema:
-    """What is read of the same files where only the columns of the order are."""
+    """The file schema cut down to the columns of the order."""
     return FileSchema.of(top_columns(files.table, columns), by_id=files.by_id)
 
 
 def _bits(columns: int) -> int:
-    """The bits of a rank: what is left of the 64 tells rows of one place apart."""
+    """The bits of a rank. The remaining bits of the 64 order the rows that share a key."""
     return max(min(_MOST_BITS, _MOST_KEY_BITS // columns), 1)
 
 
 def comparable(batch: pa.RecordBatch, path: Path) -> pa.Array:
-    """The values of a column of the order, in a type that Arrow searches; decimals about."""
+    """The values of an order column in a type that ``search_sorted`` accepts.
+
+    Decimals become doubles: approximate, which only moves a row within the order.
+    """
     values = leaf_column(batch, path)
     if values is None:
         return pa.nulls(batch.num_rows, pa.int64())
@@ -105,7 +112,7 @@ def comparable(batch: pa.RecordBatch, path: Path) -> pa.Array:
 
 
 def _bounds(values: pa.Array, most: int) -> pa.Array:
-    """The first value of each of at most so many ranges but the first, from a sample."""
+    """The least value of each quantile range but the first; at most ``most`` of them."""
     known = values.drop_null()
     distinct = pc.unique(known)
     if len(distinct) <= most:
@@ -117,7 +124,7 @@ def _bounds(values: pa.Array, most: int) -> pa.Array:
 
 
 def _ranks(values: pa.Array, bounds: pa.Array, bits: int) -> Keys:
-    """The range of each value, 0 for nulls, stretched over all bits."""
+    """The number of the range of each value, nulls first, stretched over ``bits`` bits."""
     found = pc.search_sorted(bounds, values, side="right") if len(bounds) else _zeros(values)
     places = pc.add(pc.cast(found, pa.uint64()), pa.scalar(1, pa.uint64()))
     ranks = pc.fill_null(places, 0).to_numpy(zero_copy_only=False)

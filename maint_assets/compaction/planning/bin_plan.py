@@ -1,4 +1,4 @@
-"""The bins of a table: live files judged where they are read, packed where partitions meet."""
+"""The plan of an OPTIMIZE: classify live files as they are read, then pack each partition."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from maint_assets.snapshot.head import TableHead
 
 _FOOTERS = 500
-"""Files that one task looks into, if there are no more."""
+"""Footers that one task reads; more files are divided among tasks."""
 
 
 def planned_bins(  # noqa: PLR0913
@@ -37,38 +37,38 @@ def planned_bins(  # noqa: PLR0913
     parallelism: int,
     scratch: str,
 ) -> Rows:
-    """Every live file of the head's version, in a bin or with the reason why it stays.
+    """All live files of the head's version, in a bin or with the reason why each stays.
 
-    COMPACTION_SCHEMA. Raises PredicateError; executors raise CorruptLogError and LogGapError, and
-    StorageError for a file of which a purge cannot tell what it holds.
+    Rows of COMPACTION_SCHEMA. Raises PredicateError; executors raise CorruptLogError, LogGapError,
+    and StorageError when a purge cannot read the footer of a file.
     """
     files = how.files
     partitions = files.table.partitions
     engine = "spark" if has_variants(files.table.data) else "arrow"
     judge = partial(candidates, judge=Judge(head.root, partitions, selection, engine, how.ordering))
     live = live_adds(spark, head, parallelism=parallelism, scratch=scratch)
-    judged = [rows.then(judge) for rows in live]
+    found = [rows.then(judge) for rows in live]
     if selection.where is not None:
         where, table = selection.where, head.table
-        judged = [of_partitions(r, where, partitions=partitions, table=table) for r in judged]
+        found = [of_partitions(r, where, partitions=partitions, table=table) for r in found]
     if selection.purge:
         if live_files > _FOOTERS:
             tasks = in_waves(-(-live_files // _FOOTERS), parallelism)
-            judged = [exchanged(spark, judged, by=["path"], buckets=tasks, scratch=scratch)]
+            found = [exchanged(spark, found, by=["path"], buckets=tasks, scratch=scratch)]
         look = partial(with_dropped_columns, held=Held.of(head, files.table))
-        judged = [rows.then(look) for rows in judged]
+        found = [rows.then(look) for rows in found]
     buckets = -(-live_files // BUCKET_ROWS)
     pack = partial(compaction_bins, selection=selection, ordering=how.ordering is not None)
-    if buckets <= 1 and len(judged) == 1 and judged[0].tasks == 1:
-        packed = judged[0].then(pack)
+    if buckets <= 1 and len(found) == 1 and found[0].tasks == 1:
+        packed = found[0].then(pack)
     else:
-        met = exchanged(
-            spark, judged, by=["partition"], buckets=in_waves(buckets, parallelism), scratch=scratch
+        by_partition = exchanged(
+            spark, found, by=["partition"], buckets=in_waves(buckets, parallelism), scratch=scratch
         )
-        packed = met.then(pack)
+        packed = by_partition.then(pack)
     if selection.max_bytes is None:
         return packed
-    # One task sees all bins: it alone can tell where the budget ends.
+    # The budget is shared by all bins, so one task must see them all.
     every = exchanged(spark, [packed], by=["engine"], buckets=1, scratch=scratch)
     promising = partial(is_promising, table=head.location.path, target=files)
     return every.then(partial(within_budget, max_bytes=selection.max_bytes, is_promising=promising))

@@ -1,4 +1,4 @@
-"""The partition predicate of an OPTIMIZE: Spark SQL over partition columns, nothing else."""
+"""The partition predicate of an OPTIMIZE: a Spark SQL condition over partition columns only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _QUOTED = re.compile(
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|/\*.*?\*/|--[^\n]*", re.DOTALL
 )
 _OF_VALUES = ("22", "P0001")
-"""SQLSTATEs of values that fail: "data exception", and what ``assert_true`` raises."""
+"""SQLSTATEs of errors that depend on a value: "data exception", and that of ``assert_true``."""
 
 _TRY = "use try_cast or try_divide"
 _SUBQUERY = re.compile(r"\bselect\b|\(\s*(values|from|table|with)\b", re.IGNORECASE)
@@ -39,11 +39,11 @@ _UNSTEADY = re.compile(
     r"|spark_partition_id|input_file_\w+|over)\s*\(",
     re.IGNORECASE,
 )
-"""Functions whose value depends on more than the partition: the plan would differ each time."""
+"""Functions that are not deterministic for a partition: each plan would be another one."""
 
 
 def of_partitions(files: Rows, where: str, *, partitions: Iterable[Field], table: str) -> Rows:
-    """The files, those of partitions that do not match with the reason ``other_partition``.
+    """Set the reason ``other_partition`` for files whose partition does not match ``where``.
 
     ``files`` and the result are rows of COMPACTION_SCHEMA. Raises PredicateError.
     """
@@ -53,7 +53,7 @@ def of_partitions(files: Rows, where: str, *, partitions: Iterable[Field], table
     if _SUBQUERY.search(bare):
         raise PredicateError(table, f"where {where!r} holds a subquery", "give a plain condition")
     if (found := _UNSTEADY.search(bare)) is not None:
-        unsteady = f"where {where!r} uses {found[1]}, whose value is no matter of the partition"
+        unsteady = f"where {where!r} uses {found[1]}, whose value does not depend on the partition"
         raise PredicateError(table, unsteady, f"use partition columns: {names}")
     if _FILE in where or _MATCHES in where:
         raise PredicateError(table, f"where {where!r} names an internal column", "leave it out")
@@ -84,9 +84,9 @@ def of_partitions(files: Rows, where: str, *, partitions: Iterable[Field], table
 
 @contextmanager
 def failed_values(where: str | None, *, table: str) -> Generator[None, None, None]:
-    """PredicateError for a predicate that fails on a partition value while files are matched.
+    """Raise PredicateError when the predicate fails on a partition value while files are matched.
 
-    Errors that executors mark as ours stay what they are.
+    Our own errors from executors pass unchanged.
     """
     try:
         with _unlogged():
@@ -101,10 +101,10 @@ def failed_values(where: str | None, *, table: str) -> Generator[None, None, Non
 
 @contextmanager
 def _unlogged() -> Generator[None, None, None]:
-    """Silence of PySpark's log of SQL errors: what is wrong is said in one sentence.
+    """Silence PySpark's log of SQL errors: the PredicateError says in one sentence what is wrong.
 
-    Only ``PySparkLogger`` may make this logger: a plain one of its name makes each later SQL
-    error of the process a TypeError.
+    The logger must be created by ``PySparkLogger``: after a plain logger of the same name, each
+    later SQL error of the process is a TypeError.
     """
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     disabled, logger.disabled = logger.disabled, True
@@ -115,7 +115,7 @@ def _unlogged() -> Generator[None, None, None]:
 
 
 def _is_of_value(error: PySparkException) -> bool:
-    """Whether Spark blames a value: "data exception" (class 22), or raised by the predicate."""
+    """Whether the error is about a value: "data exception" (class 22), or ``assert_true``."""
     return (error.getSqlState() or "").startswith(_OF_VALUES)
 
 
@@ -126,12 +126,12 @@ def _sentence(error: PySparkException) -> str:
 def _fault(error: PySparkException) -> str:
     if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
         name = (error.getMessageParameters() or {}).get("objectName", "a column")
-        return f"names {name}, which is no partition column"
+        return f"names {name}, which is not a partition column"
     return f"is not valid ({_sentence(error)})"
 
 
 def _typed(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows that went through Spark, in the schema that they had before."""
+    """Rows that passed through Spark, with the schema of COMPACTION_ARROW again."""
     for batch in rows:
         yield pa.RecordBatch.from_arrays(batch.columns, schema=COMPACTION_ARROW)
 
@@ -147,4 +147,4 @@ def _spark_type(kind: Type) -> str:
         case Primitive(name=name):
             return name
         case _:
-            raise TypeError(f"{kind} is no type of a partition column")
+            raise TypeError(f"{kind} is not a type of a partition column")

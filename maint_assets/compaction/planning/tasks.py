@@ -29,7 +29,7 @@ TASKS_PER_SLOT, LEAST_BYTES = 8, 16 * 1024 * 1024
 Tasks that run at once then end at about the same time.
 """
 
-PACKAGE_FILES = 5_000
+TASK_FILES = 5_000
 """Most files of a task with several bins."""
 
 MOST_FILES = 20_000
@@ -179,7 +179,7 @@ class _Held:
         if files.bin == self._last.bin:
             return True
         count, size = self._sums[:2]
-        full = size + files.bytes > most or count + files.files > PACKAGE_FILES
+        full = size + files.bytes > most or count + files.files > TASK_FILES
         return not full and files.ordered == self._last.ordered
 
     def take(self, files: _Files) -> None:

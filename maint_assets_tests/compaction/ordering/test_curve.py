@@ -1,4 +1,4 @@
-"""Curves: the values that Delta gives (measured with its jar, O4.5), and what makes a curve one."""
+"""Curves: the values that Delta gives (measured with its jar), and what makes a curve one."""
 
 from itertools import pairwise
 
