@@ -130,7 +130,7 @@ def test_importing_the_package_costs_nothing() -> None:
 
 def test_a_name_that_is_not_exported_is_an_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = maint_assets.empty
+        _ = maint_assets.nothing
 
 
 @pytest.mark.slow

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,8 +16,17 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets_tests.compaction.test_filters import COMPARED, Held, literal
 from maint_assets_tests.oracles import delta_spark
+
+
+class Held(NamedTuple):
+    """A column, and what it is compared with: its own values and others."""
+
+    kind: str
+    arrow: pa.DataType
+    values: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
 
 Columns = dict[str, Held]
 Answers = dict[str, list[int]]
@@ -124,10 +134,11 @@ def by_delta(spark: SparkSession, path: Path, columns: Columns) -> Answers:
     return scanned(spark, delta_spark.table(path), asked)
 
 
-def scanned(spark: SparkSession, table: str, asked: dict[str, str]) -> Answers:
-    """Each condition is a scan of its own, some in one query."""
-    found: Answers = {text: [] for text in asked}
-    conditions = list(asked.items())
+def scanned(spark: SparkSession, table: str, asked: Mapping[str, str] | Iterable[str]) -> Answers:
+    """The ids that each condition finds, by its text; a scan each, 60 scans a query."""
+    named = asked if isinstance(asked, Mapping) else {each: each for each in asked}
+    found: Answers = {text: [] for text in named}
+    conditions = list(named.items())
     for start in range(0, len(conditions), 60):
         some = conditions[start : start + 60]
         scans = (f"SELECT {at} AS at, id FROM {table} WHERE {c}" for at, (_, c) in enumerate(some))
@@ -236,3 +247,49 @@ READERS = {
     "deltalake": Reader(by_deltalake, by_deltalake_unpushed),
 }
 """Spark, DuckDB and polars skip by footers only, delta-spark and deltalake by the log as well."""
+
+
+COLUMNS = {
+    "i8": Held("tinyint", pa.int8(), ("-128", "0"), ("127",)),
+    "i16": Held("smallint", pa.int16(), ("-32768", "0"), ("32767",)),
+    "i32": Held("int", pa.int32(), ("-2147483648", "0"), ("2147483647",)),
+    "i64": Held("bigint", pa.int64(), ("0", "9223372036854775807"), ("-9223372036854775808",)),
+    "d9": Held("decimal(9,2)", pa.decimal128(9, 2), ("-9999999.99", "0.01"), ("1.00",)),
+    "d38": Held("decimal(38,9)", pa.decimal128(38, 9), ("-12345678901234567890123456789.5", "0")),
+    "f32": Held("float", pa.float32(), ("0.5", "NaN", "0.25"), ("1", "-1")),
+    "f64": Held("double", pa.float64(), ("0.5", "NaN", "0.25"), ("1", "-1")),
+    "nan": Held("double", pa.float64(), ("NaN",), ("1", "-1")),
+    "minus": Held("double", pa.float64(), ("-0.0", "-1"), ("0", "1")),
+    "zero": Held("float", pa.float32(), ("0.0", "1"), ("-0.0", "-1")),
+    "inf": Held("double", pa.float64(), ("-Infinity", "1"), ("Infinity", "NaN")),
+    "text": Held("string", pa.string(), ("", "b" * 40, "\U0001f600"), ("b" * 32, "\uffff")),
+    "bytes": Held("binary", pa.binary(), ("", "b" * 40, "ä"), ("b" * 32, "z")),
+    "yes": Held("boolean", pa.bool_(), ("true",), ("false",)),
+    "mixed": Held("boolean", pa.bool_(), ("true", "false")),
+    "day": Held("date", pa.date32(), ("1582-10-15", "1969-12-31"), ("2024-02-29", "0001-01-01")),
+    "moment": Held(
+        "timestamp",
+        pa.timestamp("us", "UTC"),
+        ("1600-01-01 00:00:00.000001Z", "1969-12-31 23:59:59.999999Z"),
+        ("2024-02-29 12:00:00Z",),
+    ),
+    "local": Held(
+        "timestamp_ntz",
+        pa.timestamp("us"),
+        ("1600-01-01 00:00:00.000001", "1969-12-31 23:59:59.999999"),
+        ("2024-02-29 12:00:00",),
+    ),
+}
+
+
+COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, ">=": operator.ge
+}  # fmt: skip
+
+
+def literal(text: str, kind: str) -> str:
+    return f"cast('{text}' as {kind})"
+
+
+def sorted_ids(found: Answers) -> Answers:
+    return {text: sorted(ids) for text, ids in found.items()}

@@ -28,7 +28,7 @@ from deltalake import (
 from pyspark.sql import SparkSession
 
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.test_filters import scanned, sorted_ids
+from maint_assets_tests.compaction.filters import scanned, sorted_ids
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
 

@@ -6,11 +6,10 @@ Readers skip by the bounds in the log and by the statistics in the footers of fi
 from __future__ import annotations
 
 import itertools
-import operator
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -22,7 +21,15 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.engines.test_spark import UNTOLD, file_of, settings
+from maint_assets_tests.compaction.engines.legacy import UNTOLD, file_of, settings
+from maint_assets_tests.compaction.filters import (
+    COLUMNS,
+    COMPARED,
+    Answers,
+    literal,
+    scanned,
+    sorted_ids,
+)
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
 
@@ -34,57 +41,8 @@ LEGACY = {**MICROS, "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY"}
 """What makes our rewrite leave files to Spark: their days are of the Julian calendar."""
 
 
-class Held(NamedTuple):
-    """A column, and what it is compared with: its own values and others."""
-
-    kind: str
-    arrow: pa.DataType
-    values: tuple[str, ...]
-    others: tuple[str, ...] = ()
-
-
-COLUMNS = {
-    "i8": Held("tinyint", pa.int8(), ("-128", "0"), ("127",)),
-    "i16": Held("smallint", pa.int16(), ("-32768", "0"), ("32767",)),
-    "i32": Held("int", pa.int32(), ("-2147483648", "0"), ("2147483647",)),
-    "i64": Held("bigint", pa.int64(), ("0", "9223372036854775807"), ("-9223372036854775808",)),
-    "d9": Held("decimal(9,2)", pa.decimal128(9, 2), ("-9999999.99", "0.01"), ("1.00",)),
-    "d38": Held("decimal(38,9)", pa.decimal128(38, 9), ("-12345678901234567890123456789.5", "0")),
-    "f32": Held("float", pa.float32(), ("0.5", "NaN", "0.25"), ("1", "-1")),
-    "f64": Held("double", pa.float64(), ("0.5", "NaN", "0.25"), ("1", "-1")),
-    "nan": Held("double", pa.float64(), ("NaN",), ("1", "-1")),
-    "minus": Held("double", pa.float64(), ("-0.0", "-1"), ("0", "1")),
-    "zero": Held("float", pa.float32(), ("0.0", "1"), ("-0.0", "-1")),
-    "inf": Held("double", pa.float64(), ("-Infinity", "1"), ("Infinity", "NaN")),
-    "text": Held("string", pa.string(), ("", "b" * 40, "\U0001f600"), ("b" * 32, "\uffff")),
-    "bytes": Held("binary", pa.binary(), ("", "b" * 40, "ä"), ("b" * 32, "z")),
-    "yes": Held("boolean", pa.bool_(), ("true",), ("false",)),
-    "mixed": Held("boolean", pa.bool_(), ("true", "false")),
-    "day": Held("date", pa.date32(), ("1582-10-15", "1969-12-31"), ("2024-02-29", "0001-01-01")),
-    "moment": Held(
-        "timestamp",
-        pa.timestamp("us", "UTC"),
-        ("1600-01-01 00:00:00.000001Z", "1969-12-31 23:59:59.999999Z"),
-        ("2024-02-29 12:00:00Z",),
-    ),
-    "local": Held(
-        "timestamp_ntz",
-        pa.timestamp("us"),
-        ("1600-01-01 00:00:00.000001", "1969-12-31 23:59:59.999999"),
-        ("2024-02-29 12:00:00",),
-    ),
-}
-COMPARED: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, ">=": operator.ge
-}  # fmt: skip
-Answers = dict[str, list[int]]
-
 UNFOUND = {("by_spark", "s.zero = cast('-0.0' as float)")}
 """Spark does not find 0.0 by a literal -0.0 in a dictionary, nor in those that it writes itself."""
-
-
-def literal(text: str, kind: str) -> str:
-    return f"cast('{text}' as {kind})"
 
 
 def make(spark: SparkSession, path: Path) -> None:
@@ -133,17 +91,6 @@ def by_delta(spark: SparkSession, path: Path) -> Answers:
     names = "f64 ", "nan ", "inf ", "minus ", "yes ", "mixed ", "s.f32 "
     some = [text for text in asked({}) if text.startswith(names)]
     return scanned(spark, delta_spark.table(path), some)
-
-
-def scanned(spark: SparkSession, table: str, conditions: list[str]) -> Answers:
-    """Each condition is a scan of its own, some in one query."""
-    found: Answers = {text: [] for text in conditions}
-    for start in range(0, len(conditions), 60):
-        some = conditions[start : start + 60]
-        scans = (f"SELECT {at} AS at, id FROM {table} WHERE {c}" for at, c in enumerate(some))
-        for row in spark.sql(" UNION ALL ".join(scans)).collect():
-            found[some[row["at"]]].append(row["id"])
-    return found
 
 
 def without_pushdown(spark: SparkSession, path: Path) -> Answers:
@@ -207,10 +154,6 @@ READERS = by_spark, by_duckdb, by_polars, by_deltalake
 
 def told(spark: SparkSession, path: Path, readers: Any = READERS) -> dict[str, Answers]:
     return {reader.__name__: sorted_ids(reader(spark, path)) for reader in readers}
-
-
-def sorted_ids(found: Answers) -> Answers:
-    return {text: sorted(ids) for text, ids in found.items()}
 
 
 @pytest.mark.parametrize(
@@ -287,7 +230,9 @@ def test_spark_finds_negative_zeros_that_come_behind_the_first_row_group(
     for at, (values, times) in enumerate([([0.0, 1.0], 500_000), ([-0.0, -1.0], 500)]):
         columns = {name: pa.array(values * times, kind) for name, kind in kinds.items()}
         columns["y"] = pa.array([2.0, 3.0] * times)
-        plain = file_of(tmp_path, f"{at}.parquet", pa.table(columns), {}, use_dictionary=False)
+        plain = file_of(
+            tmp_path, f"{at}.parquet", pa.table(columns), footer={}, use_dictionary=False
+        )
         table.commit([plain])
     asked_for = "x = 0", "f = 0", "x <= 0", "y = 2"
     expected = [500_500, 500_500, 501_000, 500_500]
@@ -316,7 +261,7 @@ def test_files_that_spark_rewrites_have_the_defect_of_those_of_delta_spark(
     days = pa.array([1, 2] * 500, pa.date32())
     columns = pa.table({"day": days, "x": [-0.0, -1.0] * 500})
     for name in ("1.parquet", "2.parquet"):
-        table.commit([file_of(path, name, columns, UNTOLD, use_dictionary=False)])
+        table.commit([file_of(path, name, columns, footer=UNTOLD, use_dictionary=False)])
     shutil.copytree(path, peer)
     assert spark.read.format("delta").load(str(path)).where("x = 0").count() == 1000
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.engines.test_spark import UNTOLD, file_of, texts
+from maint_assets_tests.compaction.engines.legacy import UNTOLD, file_of, texts
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
 
@@ -32,7 +32,7 @@ def table_of(path: Path, fields: dict[str, Any], *files: pa.Table, footer: Any =
     """A table of files with these columns."""
     table = TableBuilder(path).create(fields=fields)
     for at, columns in enumerate(files):
-        table.commit([file_of(path, f"{at}.parquet", columns, footer or {})])
+        table.commit([file_of(path, f"{at}.parquet", columns, footer=footer or {})])
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -4,12 +4,7 @@ What the killed one left behind is gone after the next vacuum.
 """
 
 import datetime as dt
-import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,10 +12,11 @@ from pyspark.sql import SparkSession
 
 from maint_assets.delta.names import LogFile
 from maint_assets_tests.compaction.conftest import Compacting
+from maint_assets_tests.compaction.killed import killed, settings
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import Action, TableBuilder
 from maint_assets_tests.support.chain import Chain
-from maint_assets_tests.support.killing import MODULE, STEPS
+from maint_assets_tests.support.killing import STEPS
 
 DAYS = 4
 EACH_TIME = "commit put"
@@ -55,34 +51,6 @@ def marked(table: TableBuilder, action: Action) -> Action:
     file = table.path / action["add"]["path"]
     pq.write_table(pq.ParquetFile(file).read().replace_schema_metadata(OLD), file)
     return {"add": action["add"] | {"size": file.stat().st_size}}
-
-
-def settings(step: str) -> dict[str, Any]:
-    """The settings of both runs of a step."""
-    return {"max_bytes_per_commit": 1} | ({"zorder_by": ["id"]} if "ordered" in step else {})
-
-
-def killed(folder: Path, step: str, asked: dict[str, Any] | None = None) -> None:
-    """Runs the command in a process that ends at the step, and by no other cause.
-
-    ``asked`` are its settings where they are not those of the step.
-    """
-    config = folder / "maintenance.yaml"
-    config.write_text(
-        "workspace: ./ws\n"
-        f"spark: {{spark.python.daemon.module: {MODULE}}}\n"
-        f"tables:\n- {{name: t, uri: ./table, compaction: {json.dumps(asked or settings(step))}}}\n"
-    )
-    arguments = ["run", str(config), "--only", "compaction", "--execute", "--json"]
-    process = subprocess.run(
-        [sys.executable, "-m", MODULE, step, *arguments],
-        capture_output=True,
-        text=True,
-        start_new_session=True,
-        timeout=180,
-        check=False,
-    )
-    assert process.returncode == -signal.SIGKILL, process.stderr
 
 
 def unknown(log: Path) -> set[Path]:

@@ -25,25 +25,14 @@ from maint_assets.compaction.row_check import RowCheck
 from maint_assets.compaction.writing.target import rewriting
 from maint_assets.errors import OrderError, RewriteError
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.engines.test_spark import LEGACY, settings, texts
+from maint_assets_tests.compaction.engines.legacy import LEGACY, settings, texts
+from maint_assets_tests.compaction.points import points, rows
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.delta_spark import table as sql_of
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.rewriting import head_of, live
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
-
-
-def points(path: Path, *, files: int = 4, rows: int = 1000, seed: int = 1) -> None:
-    """Files of random points, appended by delta-rs."""
-    rng = np.random.default_rng(seed)
-    for _ in range(files):
-        columns = {
-            "x": rng.integers(0, 10_000, rows),
-            "y": [f"text-{number:06}" for number in rng.integers(0, 10_000, rows)],
-            "z": rng.random(rows),
-        }
-        deltalake.write_deltalake(path, pa.table(columns), mode="append")
 
 
 def adds(path: Path) -> list[dict[str, Any]]:
@@ -56,10 +45,6 @@ def adds(path: Path) -> list[dict[str, Any]]:
 def commit_info(path: Path) -> dict[str, Any]:
     newest = max((path / "_delta_log").glob("*.json"))
     return json.loads(newest.read_text(encoding="utf-8").splitlines()[0])["commitInfo"]
-
-
-def rows(path: Path) -> list[Any]:
-    return sorted(DeltaTable(path).to_pyarrow_table().to_pylist(), key=repr)
 
 
 def bounds(path: Path, column: str) -> list[tuple[Any, Any]]:

@@ -9,9 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.engines.test_spark import settings
-from maint_assets_tests.compaction.filters import DEFECTS, defect, every_row, make, wrong
-from maint_assets_tests.compaction.test_filters import COLUMNS
+from maint_assets_tests.compaction.engines.legacy import settings
+from maint_assets_tests.compaction.filters import COLUMNS, DEFECTS, defect, every_row, make, wrong
 from maint_assets_tests.oracles import delta_spark
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from maint_assets.errors import UnsupportedFeatureError
 from maint_assets_tests.compaction.conftest import Compacting
+from maint_assets_tests.compaction.row_tracking import row_ids, run
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.rewriting import head_of, live, of_kind
@@ -42,20 +43,6 @@ KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"purge": True},
     ),
 }  # fmt: skip
-
-
-def run(spark: SparkSession, path: Path, *statements: str) -> None:
-    delta_spark.forget(spark)
-    for statement in statements:
-        spark.sql(statement.format(t=delta_spark.table(path))).collect()
-
-
-def row_ids(spark: SparkSession, path: Path) -> list[tuple[int, ...]]:
-    """Each row's id and commit version behind its value in the column id."""
-    delta_spark.forget(spark)
-    columns = ["id", "_metadata.row_id", "_metadata.row_commit_version"]
-    found = spark.read.format("delta").load(str(path)).select(*columns).collect()
-    return sorted(map(tuple, found))
 
 
 def test_ids_stay_where_only_some_rows_hold_theirs(

@@ -19,7 +19,7 @@ from maint_assets.snapshot import replay
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import plan_of, planned_rows, terms_of
-from maint_assets_tests.log_cleanup.test_content import (
+from maint_assets_tests.log_cleanup.wrong_checkpoints import (
     ALIKE,
     WRONG,
     WRONG_OF_FILES,

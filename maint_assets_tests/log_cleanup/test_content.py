@@ -5,9 +5,7 @@ Versions up to 13 have expired, as in test_expired_logs.
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,68 +19,27 @@ from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.log_cleanup.soundness import Soundness, soundness
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import (
-    NOW_MS,
-    OLDEST_DAYS,
     commits,
     plan_of,
     planned,
     planned_rows,
 )
-from maint_assets_tests.support.builder import TABLE_ID, TableBuilder
-from maint_assets_tests.support.edits import Edit, edit_rows, rewrite
+from maint_assets_tests.log_cleanup.wrong_checkpoints import (
+    ALIKE,
+    WRONG,
+    WRONG_OF_FILES,
+    also_removed,
+    lost,
+    of_c,
+    partitioned,
+    story,
+    top,
+    without,
+)
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.edits import edit_rows, rewrite
 
-LOST = "b"
-"""A live file of versions 5 and 10."""
-
-FEATURES = ("deletionVectors", "domainMetadata", "v2Checkpoint")
 PROTECTED = {"delta.setTransactionRetentionDuration": "interval 1 days"}
-
-
-def txn(version: int) -> dict[str, Any]:
-    return {"txn": {"appId": "app", "version": version, "lastUpdated": 1}}
-
-
-def domain(name: str, text: str, *, removed: bool = False) -> dict[str, Any]:
-    return {"domainMetadata": {"domain": name, "configuration": text, "removed": removed}}
-
-
-STEPS: dict[int, Callable[[TableBuilder], Any]] = {
-    1: lambda table: table.add("a"),
-    2: lambda table: table.commit([txn(1), domain("kept", "x"), domain("gone", "y")]),
-    3: lambda table: table.add("b"),
-    4: lambda table: table.remove("a"),
-    5: lambda table: table.add("c", "ü ö", "only-5"),
-    6: lambda table: table.add("d", "e"),
-    7: lambda table: table.commit([txn(2), domain("kept", "z"), domain("gone", "", removed=True)]),
-    8: lambda table: table.add("a"),
-    9: lambda table: table.delete_rows("d", 0),
-    10: lambda table: table.remove("only-5"),
-}
-
-
-def story(
-    path: Path,
-    *checkpoints: int,
-    kind: str = "classic",
-    parts: int = 1,
-    **create: Any,
-) -> TableBuilder:
-    """A commit a day: files come, go and come again, applications and domains move on."""
-    table = TableBuilder(path, now_ms=NOW_MS)
-    for version in range(21):
-        table.at(days_ago=OLDEST_DAYS - version, hours_ago=-2)
-        if version:
-            STEPS.get(version, lambda table: table.add(f"v{table.version}"))(table)
-        else:
-            table.create(features=FEATURES, **create)
-        if version in checkpoints:
-            table.checkpoint(kind, parts=parts)
-    return table
-
-
-def top(builder: TableBuilder, version: int) -> Path:
-    (found,) = builder.log.glob(f"{version:020d}.checkpoint.*")
-    return found
 
 
 @pytest.mark.parametrize(
@@ -115,58 +72,6 @@ def test_an_older_checkpoint_by_a_newer_name_is_no_anchor(tmp_path: Path, kind: 
     assert (found.anchor_version, len(found.rejected)) == (5, 1)
     assert "4 live files, not 6" in found.rejected[0]
     assert {name for name in names if "/" not in name} == commits(*range(5))
-
-
-def of_c(change: dict[str, Any]) -> Edit:
-    """Changes the add of the file ``c``."""
-
-    def edit(row: dict[str, Any]) -> None:
-        if row["add"] and row["add"]["path"] == "c":
-            row["add"].update(change)
-
-    return edit
-
-
-def _of(action: str, **change: Any) -> Edit:
-    def edit(row: dict[str, Any]) -> None:
-        if row[action]:
-            row[action].update(change)
-
-    return edit
-
-
-def _without(action: str) -> Edit:
-    def edit(row: dict[str, Any]) -> None:
-        row[action] = None
-
-    return edit
-
-
-def lost(row: dict[str, Any]) -> None:
-    if row["add"] and row["add"]["path"] == LOST:
-        row["add"] = None
-
-
-def _without_vector(row: dict[str, Any]) -> None:
-    if row["add"]:
-        row["add"]["deletionVector"] = None
-
-
-WRONG: dict[str, tuple[Edit, str]] = {
-    "another path": (of_c({"path": "c2"}), "other live files"),
-    "the path of another": (of_c({"path": "b"}), "twice"),
-    "another size": (of_c({"size": 1}), "other live files"),
-    "no vector": (_without_vector, "1 of its live files also as removed"),
-    "another protocol": (_of("protocol", minWriterVersion=6), "another protocol"),
-    "another schema": (_of("metaData", schemaString='{"fields":[]}'), "another metaData"),
-    "another table": (_of("metaData", id=f"{TABLE_ID[:-1]}2"), "another metaData"),
-    "older transaction": (_of("txn", version=1), "another txn app"),
-    "no transaction": (_without("txn"), "another txn app"),
-    "another application": (_of("txn", appId="app2"), "another txn app"),
-    "older domain": (_of("domainMetadata", configuration="x"), "another domainMetadata kept"),
-    "no domain": (_without("domainMetadata"), "another domainMetadata kept"),
-    "another domain": (_of("domainMetadata", domain="x"), "another domainMetadata"),
-}
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -236,7 +141,7 @@ def test_a_commit_that_cannot_be_read_leaves_nothing_to_compare(tmp_path: Path):
 
 def test_an_older_checkpoint_that_is_not_sound_is_not_compared_with(tmp_path: Path):
     builder = story(tmp_path, 3, 5, 10)
-    edit_rows(top(builder, 5), _without("protocol"))
+    edit_rows(top(builder, 5), without("protocol"))
 
     found = planned(tmp_path)[1]
 
@@ -304,16 +209,11 @@ def test_a_wrong_checkpoint_is_named_where_nothing_goes(tmp_path: Path):
     builder = story(tmp_path, 5, 10)
     for version in range(5):
         (builder.log / f"{version:020d}.json").unlink()
-    edit_rows(top(builder, 10), _without("protocol"))
+    edit_rows(top(builder, 10), without("protocol"))
 
     found = planned(tmp_path)[1]
 
     assert (found.stop_reason, len(found.rejected)) == ("nothing_to_delete", 1)
-
-
-def also_removed(row: dict[str, Any]) -> None:
-    if row["remove"]:
-        row["remove"].update(path="c", deletionVector=None)
 
 
 def test_a_checkpoint_that_holds_a_live_file_as_removed_too_is_no_anchor(tmp_path: Path):
@@ -332,67 +232,9 @@ def test_an_application_that_could_expire_for_a_while_may_be_left_out(tmp_path: 
         file = builder.log / f"{version:020d}.json"
         action = {"metaData": builder.metadata | {"configuration": settings}}
         rewrite(file, file.read_text() + json.dumps(action) + "\n")
-    edit_rows(top(builder, 10), _without("txn"))
+    edit_rows(top(builder, 10), without("txn"))
 
     assert planned(tmp_path)[1].anchor_version == 10
-
-
-STATS = {
-    "numRecords": 2, "minValues": {"id": 0}, "maxValues": {"id": 1}, "nullCount": {"id": 0}
-}  # fmt: skip
-
-
-def partitioned(path: Path, *checkpoints: int) -> TableBuilder:
-    """A commit a day that adds a file of a partition, with statistics."""
-    table = TableBuilder(path, now_ms=NOW_MS)
-    for version in range(21):
-        table.at(days_ago=OLDEST_DAYS - version, hours_ago=-2)
-        if version:
-            day = f"2024-01-{version:02d} 00:00:00"
-            values = {"p": str(version % 3), "t": day, "n": None}
-            table.add(f"v{version}", partition=values, rows=2, stats=json.dumps(STATS))
-        else:
-            table.create(
-                fields={"id": "long", "p": "integer", "t": "timestamp", "n": "string"},
-                partition_columns=["p", "t", "n"],
-            )
-        if version in checkpoints:
-            table.checkpoint()
-    return table
-
-
-def _values(**changed: Any) -> Edit:
-    def edit(row: dict[str, Any]) -> None:
-        if row["add"]:
-            row["add"]["partitionValues"] |= changed
-
-    return edit
-
-
-def _spelled_otherwise(row: dict[str, Any]) -> None:
-    if row["add"]:
-        values = row["add"]["partitionValues"]
-        del values["n"]
-        values["p"] = f"0{values['p']}"
-
-
-def _stats(**changed: Any) -> Edit:
-    def edit(row: dict[str, Any]) -> None:
-        if row["add"]:
-            told = json.loads(row["add"]["stats"]) | changed
-            row["add"]["stats"] = json.dumps({n: v for n, v in told.items() if v is not None})
-
-    return edit
-
-
-WRONG_OF_FILES: dict[str, tuple[Edit, str]] = {
-    "partition": (_values(p="0"), "partition values"),
-    "no partition": (_values(p=None), "partition values"),
-    "null": (_values(n="x"), "partition values"),
-    "rows": (_stats(numRecords=1), "numbers of rows"),
-    "bounds": (_stats(minValues={"id": 7}), "bounds in the statistics of 10"),
-    "nulls": (_stats(nullCount={"id": 2}), "bounds"),
-}
 
 
 @pytest.mark.parametrize("what", WRONG_OF_FILES)
@@ -407,19 +249,6 @@ def test_other_partition_values_or_statistics_are_no_anchor(tmp_path: Path, what
     assert told in found.rejected[0]
 
 
-def _without_stats(row: dict[str, Any]) -> None:
-    if row["add"]:
-        row["add"]["stats"] = None
-
-
-ALIKE: dict[str, Edit] = {
-    "values": _spelled_otherwise,
-    "no statistics": _without_stats,
-    "no number of rows": _stats(numRecords=None),
-    "no bounds": _stats(minValues=None, maxValues=None, nullCount=None),
-}
-
-
 @pytest.mark.parametrize("what", ALIKE)
 def test_what_a_checkpoint_leaves_out_or_spells_otherwise_is_no_fault(tmp_path: Path, what: str):
     builder = partitioned(tmp_path, 5, 10)
@@ -431,7 +260,7 @@ def test_what_a_checkpoint_leaves_out_or_spells_otherwise_is_no_fault(tmp_path: 
 @pytest.mark.parametrize("kept", [True, False])
 def test_an_application_that_has_expired_may_be_left_out(tmp_path: Path, kept: bool):
     builder = story(tmp_path, 5, 10, configuration={} if kept else PROTECTED)
-    edit_rows(top(builder, 10), _without("txn"))
+    edit_rows(top(builder, 10), without("txn"))
 
     assert planned(tmp_path)[1].anchor_version == (5 if kept else 10)
 

@@ -12,7 +12,7 @@ from maint_assets.log_cleanup.hashes import contradicting, statistics
 from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.log_cleanup.soundness import Soundness, soundness
 from maint_assets.storage.location import Location
-from maint_assets_tests.commit.checkpoint.test_writer import log, written
+from maint_assets_tests.commit.checkpoint.writing import log, written
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.edits import edit_rows
 

@@ -23,15 +23,16 @@ from maint_assets.log_cleanup.plan import DAY_MS, terms
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
 from maint_assets_tests.oracles import delta_rs, delta_spark
-from maint_assets_tests.oracles.log_cleanup import delta_rs_cleanup, spark_cleanup
-from maint_assets_tests.oracles.test_log_cleanup import (
+from maint_assets_tests.oracles.log_cleanup import (
     MATRIX,
     NOON_MS,
     TEN,
     Deleted,
+    delta_rs_cleanup,
     kinds,
     log_of_21_days,
     now_ms,
+    spark_cleanup,
 )
 from maint_assets_tests.support.log_builder import LogBuilder
 from maint_assets_tests.support.random_log import random_log

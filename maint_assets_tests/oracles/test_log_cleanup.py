@@ -1,8 +1,6 @@
 """What delta-spark and delta-rs delete from the same log: the matrix measured for the design."""
 
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,64 +8,22 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from maint_assets.delta.names import LogFile, commit_name
+from maint_assets.delta.names import commit_name
 from maint_assets_tests.oracles import delta_rs, delta_spark
-from maint_assets_tests.oracles.log_cleanup import delta_rs_cleanup, spark_cleanup
+from maint_assets_tests.oracles.log_cleanup import (
+    MATRIX,
+    NOON_MS,
+    delta_rs_cleanup,
+    kinds,
+    log_of_21_days,
+    now_ms,
+    spark_cleanup,
+)
 from maint_assets_tests.support.builder import tree
 from maint_assets_tests.support.log_builder import LogBuilder
 from maint_assets_tests.support.random_log import random_log
 
 pytestmark = pytest.mark.oracle
-
-NOON_MS = 1_800_014_400_000
-RETENTION = {"delta.logRetentionDuration": "interval 26 days"}
-V2 = {"delta.checkpointPolicy": "v2"}
-TEN = [*range(10)]
-
-Deleted = dict[str, list[int]]
-Steps = Callable[[LogBuilder], LogBuilder]
-
-
-def everything(log: LogBuilder) -> LogBuilder:
-    for start, end in ((0, 4), (6, 9), (11, 12)):
-        log.compaction(start, end)
-    for version in (1, 9, 10, 12):
-        log.staged(version)
-    return log.checkpoint(5).checkpoint(10)
-
-
-MATRIX: dict[str, tuple[Steps, Deleted, Deleted]] = {
-    "compactions and staged commits": (
-        everything,
-        {"commit": TEN, "checksum": TEN, "checkpoint": [5], "staged": [1, 9]},
-        {"commit": TEN, "checkpoint": [5]},
-    ),
-    "a checkpoint of the first unexpired version": (
-        lambda log: log.checkpoint(5).checkpoint(14),
-        {"commit": [*range(14)], "checksum": [*range(14)], "checkpoint": [5]},
-        {"commit": [*range(14)], "checkpoint": [5]},
-    ),
-    "parts": (
-        lambda log: log.checkpoint(5, parts=3).checkpoint(10, parts=3),
-        {"commit": TEN, "checksum": TEN, "checkpoint part": [5, 5, 5]},
-        {"commit": TEN},
-    ),
-    "a part is missing": (
-        lambda log: log.checkpoint(5).checkpoint(10, parts=3, missing={2}),
-        {"commit": TEN[:5], "checksum": TEN[:5]},
-        {"commit": TEN, "checkpoint": [5]},
-    ),
-    "zero bytes": (
-        lambda log: log.checkpoint(5).checkpoint(10, empty=True),
-        {"commit": TEN[:5], "checksum": TEN[:5]},
-        {"commit": TEN, "checkpoint": [5]},
-    ),
-    "uuids": (
-        lambda log: log.checkpoint(5, "v2-json").checkpoint(10, "v2-parquet"),
-        {"commit": TEN, "checksum": TEN, "v2 checkpoint": [5], "sidecar": [5]},
-        {"commit": TEN},
-    ),
-}
 
 
 @pytest.mark.parametrize("row", MATRIX)
@@ -157,32 +113,5 @@ def test_same_seed_draws_the_same_log(tmp_path: Path) -> None:
     assert tree(one.log) == tree(two.log)
 
 
-def log_of_21_days(path: Path, now_ms: int, steps: Steps) -> LogBuilder:
-    """A commit a day, the newest 20 days old less an hour: versions up to 13 have expired."""
-    log = LogBuilder(path, now_ms=now_ms, features=["v2Checkpoint"], configuration=V2 | RETENTION)
-    log.commits((40 - version - 1 / 24 for version in range(21)), checksums=True)
-    return steps(log).checkpoint(20).hint()
-
-
-def kinds(names: Iterable[str], log: LogBuilder) -> Deleted:
-    """The versions of the deleted files of each kind; sidecars by the age of their commit."""
-    found: Deleted = defaultdict(list)
-    for name in sorted(names):
-        directory, _, bare = name.rpartition("/")
-        if directory == "_sidecars":
-            found["sidecar"].append(log.sidecars[bare])
-        elif directory == "_staged_commits":
-            found["staged"].append(int(bare.partition(".")[0]))
-        elif file := LogFile.parse(name):
-            found[file.kind.value].append(file.version)
-        else:
-            found[name].append(-1)
-    return found
-
-
 def ids(rows: Iterable[dict[str, Any]]) -> list[int]:
     return sorted(row["id"] for row in rows)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000

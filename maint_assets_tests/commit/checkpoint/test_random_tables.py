@@ -17,8 +17,7 @@ from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.log_cleanup.soundness import Soundness, soundness
 from maint_assets.storage.location import Location
 from maint_assets_tests.commit.checkpoint.random_tables import random_table
-from maint_assets_tests.commit.checkpoint.test_readers import sometimes
-from maint_assets_tests.commit.checkpoint.test_writer import log, written
+from maint_assets_tests.commit.checkpoint.writing import log, sometimes, written
 from maint_assets_tests.oracles.delta_spark import table as quoted
 
 SEEDS = int(os.environ.get("SEEDS", "12"))

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from maint_assets.commit import whole_files
-from maint_assets_tests.commit.checkpoint.test_writer import (
+from maint_assets_tests.commit.checkpoint.writing import (
     compared,
     content,
     head_of,
@@ -61,12 +61,6 @@ FORMS = {
 }
 EACH_TIME = {"v2, no text, parsed"}
 """What CI looks at; the rest is ``make stories``."""
-
-
-def sometimes(names: Any, always: set[str]) -> list[Any]:
-    return [
-        name if name in always else pytest.param(name, marks=pytest.mark.long) for name in names
-    ]
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,7 @@ from pyspark.sql import SparkSession
 from maint_assets.assets.spark_resource import typed_errors
 from maint_assets.commit import whole_files
 from maint_assets.commit.checkpoint import writer
-from maint_assets.commit.checkpoint.writer import WrittenCheckpoint, write_checkpoint
 from maint_assets.commit.whole_files import put_file_if_absent
-from maint_assets.delta.hint import parse_hint
 from maint_assets.errors import (
     ChecksumMismatchError,
     CommitError,
@@ -27,9 +25,18 @@ from maint_assets.errors import (
     UnsupportedFeatureError,
 )
 from maint_assets.snapshot import replay
-from maint_assets.snapshot.head import TableHead, table_head
 from maint_assets.snapshot.whole import live_adds
 from maint_assets.storage.location import Location
+from maint_assets_tests.commit.checkpoint.writing import (
+    compared,
+    content,
+    hint,
+    log,
+    state,
+    story,
+    without_commits,
+    written,
+)
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.delta_spark import table as quoted
 from maint_assets_tests.support.builder import DAY_MS, TableBuilder, tree
@@ -52,59 +59,6 @@ FEATURES: dict[str, dict[str, str]] = {
         "delta.checkpoint.writeStatsAsStruct": "false",
     },
 }
-
-
-def head_of(path: Path, version: int | None = None) -> TableHead:
-    return table_head(Location.of(str(path)), version)
-
-
-def written(
-    spark: SparkSession, path: Path, *, version: int | None = None, now_ms: int | None = None
-) -> WrittenCheckpoint:
-    head = head_of(path, version)
-    return write_checkpoint(
-        spark,
-        head,
-        parallelism=2,
-        scratch=str(path.with_name("scratch")),
-        now_ms=head.timestamp_ms if now_ms is None else now_ms,
-    )
-
-
-def without_commits(table: Path, version: int) -> Path:
-    """A copy of a table in which the checkpoint of a version is the only way to it."""
-    copy = shutil.copytree(table, table.with_name(f"{table.name} alone"))
-    for old in range(version):
-        for suffix in ("json", "crc"):
-            (copy / f"_delta_log/{old:020}.{suffix}").unlink(missing_ok=True)
-    # The checksum may hold all files, too: Delta must not take them from there.
-    (copy / f"_delta_log/{version:020}.crc").unlink(missing_ok=True)
-    return copy
-
-
-def hint(path: Path) -> dict[str, Any]:
-    content = (path / "_delta_log/_last_checkpoint").read_bytes()
-    assert parse_hint(content)
-    return json.loads(content)
-
-
-def log(spark: SparkSession, path: Path) -> Any:
-    """Delta's log of a table, at the time of its newest version."""
-    return delta_spark.log_at(spark, path, delta_spark.clock_at(spark, head_of(path).timestamp_ms))
-
-
-def state(spark: SparkSession, path: Path) -> dict[str, list[str]]:
-    """Delta's state of a table, in the JSON of its actions."""
-    snapshot = log(spark, path).unsafeVolatileSnapshot()
-    found: dict[str, list[str]] = {}
-    for name in ("allFiles", "tombstones"):
-        files = getattr(snapshot, name)()
-        found[name] = sorted(files.toJSON().collectAsList())
-    for name in ("setTransactions", "domainMetadata"):
-        listed = getattr(snapshot, name)()
-        found[name] = sorted(listed.apply(at).json() for at in range(listed.size()))
-    found["overview"] = [snapshot.protocol().json(), snapshot.metadata().json()]
-    return found
 
 
 @pytest.mark.parametrize("what", FEATURES)
@@ -133,23 +87,6 @@ def made(
     create = f"CREATE TABLE {{t}} ({COLUMNS}) USING delta PARTITIONED BY (p)"
     for statement in (f"{create} TBLPROPERTIES ({stored})", *statements):
         spark.sql(statement.format(t=quoted(path))).collect()
-
-
-def compared(found: Mapping[str, list[str]]) -> dict[str, list[Any]]:
-    """Actions with statistics as values, as parsed ones are spelled anew.
-
-    Delta's own checkpoints, too, leave tags and statistics of tombstones out.
-    """
-    actions = {name: [with_stats(json.loads(row)) for row in rows] for name, rows in found.items()}
-    for remove in actions["tombstones"]:
-        remove.pop("tags", None)
-        remove.pop("stats", None)
-    return actions
-
-
-def with_stats(action: dict[str, Any]) -> dict[str, Any]:
-    stats = action.get("stats")
-    return action | ({"stats": json.loads(stats)} if stats else {})
 
 
 def test_same_columns_as_deltas_own_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
@@ -223,29 +160,6 @@ def leaves(field: pa.Field) -> list[list[str]]:
     if not pa.types.is_struct(field.type):
         return [[field.name]]
     return [[field.name, *below] for child in field.type for below in leaves(child)]
-
-
-def story(path: Path, **create: Any) -> TableBuilder:
-    """Tombstones of 9 and of 2 days, applications, and domains of which one is removed."""
-    table = TableBuilder(path).at(days_ago=10).create(**create).add("a", "b", "c")
-    table.at(days_ago=9).remove("a").at(days_ago=2).remove("b").at(hours_ago=1)
-    old, new = table.now_ms - 9 * DAY_MS, table.now_ms - DAY_MS
-    txns = [
-        {"txn": {"appId": name, "version": 1, "lastUpdated": at}}
-        for name, at in (("old", old), ("new", new))
-    ]
-    domains = [domain("kept"), domain("gone")]
-    table.commit([*txns, *domains])
-    return table.commit([domain("gone", removed=True), {"txn": {"appId": "bare", "version": 4}}])
-
-
-def domain(name: str, *, removed: bool = False) -> dict[str, Any]:
-    return {"domainMetadata": {"domain": name, "configuration": "{}", "removed": removed}}
-
-
-def content(path: Path, name: str) -> list[dict[str, Any]]:
-    file = next((path / "_delta_log").glob("*.checkpoint.parquet"))
-    return [row[name] for row in pq.read_table(file).to_pylist() if row[name]]
 
 
 def test_expired_tombstones_removed_domains_and_old_applications_are_left_out(

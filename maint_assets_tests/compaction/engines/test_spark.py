@@ -3,8 +3,7 @@
 import datetime as dt
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,12 @@ from pyspark.sql import SparkSession
 
 from maint_assets.cli.compaction import CompactionReport
 from maint_assets_tests.compaction.conftest import Compacting
+from maint_assets_tests.compaction.engines.legacy import LEGACY, UNTOLD, file_of, settings, texts
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder, encoded
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
-LEGACY = {
-    "spark.sql.parquet.outputTimestampType": "INT96",
-    "spark.sql.parquet.int96RebaseModeInWrite": "LEGACY",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
-}
-"""A session that writes as Spark 2 did."""
 
 COLUMNS = (
     "id BIGINT, day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, name STRING, x DOUBLE, "
@@ -45,28 +39,6 @@ def rows_of_old_days(first: int) -> str:
         for at, day in enumerate(OLD)
     )
     return f"VALUES {values}, ({first + len(OLD)}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)"
-
-
-@contextmanager
-def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    before = {key: spark.conf.get(key, None) for key in values}
-    for key, value in values.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, value)
-
-
-def texts(spark: SparkSession, path: Path, *extra: str) -> list[str]:
-    """The rows as Delta reads them, as text: Python's calendar is not asked."""
-    delta_spark.forget(spark)
-    found = spark.read.format("delta").load(str(path))
-    return sorted(map(str, found.selectExpr("to_json(struct(*)) AS row", *extra).collect()))
 
 
 def live_files(spark: SparkSession, path: Path) -> list[pq.ParquetFile]:
@@ -290,25 +262,6 @@ def is_shredded(file: pq.ParquetFile) -> bool:
     return "typed_value" in str(file.schema)
 
 
-def file_of(
-    path: Path, name: str, columns: pa.Table, footer: dict[str, str], **options: Any
-) -> dict[str, Any]:
-    """The add of a file that another writer made."""
-    pq.write_table(columns.replace_schema_metadata(footer), path / name, **options)
-    stats = json.dumps({"numRecords": len(columns)})
-    size = (path / name).stat().st_size
-    return {
-        "add": {
-            "path": name, "size": size, "partitionValues": {}, "modificationTime": 1,
-            "dataChange": True, "stats": stats,
-        }
-    }  # fmt: skip
-
-
-UNTOLD = {"org.apache.spark.sql.parquet.row.metadata": "{}"}
-"""The footer of Spark before 2.4.1: its version, and so its calendar, are not in it."""
-
-
 def days(*values: int) -> pa.Table:
     return pa.table({"id": list(values), "day": pa.array(values, pa.date32())})
 
@@ -318,9 +271,9 @@ def test_days_of_an_unknown_calendar_are_kept_where_it_makes_no_difference(
     oldest: int, is_kept: bool, tmp_path: Path, spark: SparkSession, compacting: Compacting
 ) -> None:
     table = TableBuilder(tmp_path).create(fields={"id": "long", "day": "date"})
-    table.commit([file_of(tmp_path, "1.parquet", days(oldest, 5), UNTOLD)])
+    table.commit([file_of(tmp_path, "1.parquet", days(oldest, 5), footer=UNTOLD)])
     # Of no Spark: such days are ISO's, in the same bin too.
-    table.commit([file_of(tmp_path, "2.parquet", days(-700_000, 6), {})])
+    table.commit([file_of(tmp_path, "2.parquet", days(-700_000, 6), footer={})])
     before, on_disk = texts(spark, tmp_path), set(tmp_path.rglob("*"))
 
     report = compacting(tmp_path).compact()
@@ -340,7 +293,7 @@ def test_a_bin_that_spark_cannot_keep_does_not_stop_the_others(
     for p in range(5):
         for name in ("a", "b"):
             oldest = -200_000 if p == 3 else 0
-            made = file_of(tmp_path, f"{p}{name}.parquet", days(oldest, p), UNTOLD)
+            made = file_of(tmp_path, f"{p}{name}.parquet", days(oldest, p), footer=UNTOLD)
             made["add"]["partitionValues"] = {"p": str(p)}
             table.commit([made])
     before = texts(spark, tmp_path)
@@ -360,7 +313,7 @@ def test_arrow_and_spark_rewrite_in_one_commit(
     table = TableBuilder(tmp_path).create(partition_columns=["p"], fields=fields)
     for p, footer in ((0, UNTOLD), (1, {})):
         for name in ("a #%20", "b"):
-            made = file_of(tmp_path, f"{p}{name}.parquet", days(p, 7), footer)
+            made = file_of(tmp_path, f"{p}{name}.parquet", days(p, 7), footer=footer)
             made["add"] |= {
                 "partitionValues": {"p": str(p)},
                 "path": encoded(f"{p}{name}.parquet"),
@@ -380,8 +333,8 @@ def test_a_row_that_spark_lost_fails_the_bin(
     tmp_path: Path, spark: SparkSession, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = TableBuilder(tmp_path).create(fields={"id": "long", "day": "date"})
-    table.commit([file_of(tmp_path, "1.parquet", days(4, 5), UNTOLD)])
-    table.commit([file_of(tmp_path, "2.parquet", days(6), UNTOLD)])
+    table.commit([file_of(tmp_path, "1.parquet", days(4, 5), footer=UNTOLD)])
+    table.commit([file_of(tmp_path, "2.parquet", days(6), footer=UNTOLD)])
     on_disk = set(tmp_path.rglob("*"))
     losing(monkeypatch, lambda rows: rows.where("id <> 5"))
 
@@ -449,7 +402,7 @@ def test_columns_are_found_by_their_id(
     ]
     for version, name in enumerate(("1.parquet", "2.parquet"), 1):
         columns = pa.table([[version], pa.array([5], pa.date32())], pa.schema(fields))
-        commit(tmp_path, version, file_of(tmp_path, name, columns, UNTOLD))
+        commit(tmp_path, version, file_of(tmp_path, name, columns, footer=UNTOLD))
     before = texts(spark, tmp_path)
 
     report = compacting(tmp_path).compact()
@@ -477,7 +430,7 @@ def test_the_session_of_the_user_stays_as_it_is(
 ) -> None:
     table = TableBuilder(tmp_path).create(fields={"id": "long", "day": "date"})
     for name in ("1.parquet", "2.parquet"):
-        table.commit([file_of(tmp_path, name, days(4, 5), UNTOLD)])
+        table.commit([file_of(tmp_path, name, days(4, 5), footer=UNTOLD)])
     before = {row.key: row.value for row in spark.sql("SET").collect()}
 
     report = compacting(tmp_path).compact()

@@ -16,29 +16,11 @@ from maint_assets.compaction.planning.packing import compaction_bins, packed_bin
 from maint_assets.compaction.planning.tasks import RewriteTask, commit_batches
 from maint_assets.datasets.parts import PartSlice
 from maint_assets.delta.actions import Add
-from maint_assets.delta.paths import TableRoot
 from maint_assets.delta.schema import Field, Primitive
 from maint_assets.snapshot.whole.schemas import ADD_ARROW, LIVE_ADDS_ARROW
+from maint_assets_tests.compaction.planning.adds import ROOT, add
 
-ROOT = TableRoot.of("/t")
 DAY = Field("day", "day", Primitive("date"), None, {})
-
-
-def add(path: str, size: int = 10, *, rows: int | None = 10, **fields: Any) -> dict[str, Any]:
-    stats = None if rows is None else f'{{"numRecords":{rows}}}'
-    deleted = fields.pop("deleted", None)
-    vector = None
-    if deleted is not None:
-        vector = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 1}
-        vector["cardinality"] = deleted
-    return {
-        "path": path,
-        "size": size,
-        "partitionValues": {},
-        "modificationTime": 0,
-        "stats": stats,
-        "deletionVector": vector,
-    } | fields
 
 
 def planned(

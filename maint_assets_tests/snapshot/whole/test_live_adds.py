@@ -22,7 +22,7 @@ from maint_assets.snapshot.whole.actions import full_actions_of
 from maint_assets.snapshot.whole.schemas import LIVE_ADDS_ARROW
 from maint_assets.storage.location import Location
 from maint_assets_tests.oracles.delta_spark import table as quoted
-from maint_assets_tests.snapshot.test_segments import finish, story
+from maint_assets_tests.snapshot.segments import finish, story
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.checkpoints import CLASSIC
 
