@@ -1,4 +1,4 @@
-"""``maintenance.yaml``: what may be said about tables, refused with line and nearest key if not."""
+"""``maintenance.yaml``: schema; an invalid file is refused with line and nearest key."""
 
 from __future__ import annotations
 

@@ -137,14 +137,14 @@ def show_expired(console: Console, report: LogCleanupReport, *, paths: bool = Fa
     for note in planned.notes:
         console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
     if plan.stop_reason is not None:
-        console.print(f"[green]Nothing may go[/]: {stop_line(plan)}.")
+        console.print(f"[green]Nothing to delete[/]: {stop_line(plan)}.")
         return
     kinds = Table("kind", "count", "bytes", box=None, pad_edge=False, header_style="dim")
     for kind, count in planned.by_kind.items():
         kinds.add_row(KINDS[kind], f"{count:,}", human_bytes(planned.bytes_by_kind[kind]))
     console.print(kinds)
     console.print(
-        f"[bold]{human_count(plan.files, 'file')}[/], {human_bytes(plan.bytes)}, may go. "
+        f"[bold]{human_count(plan.files, 'file')}[/], {human_bytes(plan.bytes)}, can be deleted. "
         f"{ends_line(planned)}."
     )
     if paths:

@@ -116,7 +116,7 @@ def show_plan(console: Console, report: VacuumReport, *, paths: bool = False) ->
         f"{human_time(plan.cutoff_ms)}"
     )
     if not plan.files + plan.directories:
-        console.print("[green]Nothing may go.[/]")
+        console.print("[green]Nothing to delete.[/]")
         _show_lost(console, plan)
         return
     kinds = Table("kind", "count", "bytes", box=None, pad_edge=False, header_style="dim")
@@ -126,8 +126,8 @@ def show_plan(console: Console, report: VacuumReport, *, paths: bool = False) ->
     console.print(_largest(report))
     console.print(
         f"[bold]{human_count(plan.files, 'file')}[/] and "
-        f"{human_count(plan.directories, 'directory')} may go: {human_bytes(plan.bytes)} of "
-        f"{human_bytes(plan.table_bytes)} ({plan.share:.1%})."
+        f"{human_count(plan.directories, 'directory')} can be deleted: {human_bytes(plan.bytes)} "
+        f"of {human_bytes(plan.table_bytes)} ({plan.share:.1%})."
     )
     if planned.time_travel_ends_before:
         console.print(f"Time travel to versions before {planned.time_travel_ends_before} ends.")

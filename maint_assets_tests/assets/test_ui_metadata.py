@@ -117,4 +117,4 @@ def test_a_stage_without_rows_has_no_preview(spark: object, tmp_path: Path) -> N
     assert event is not None
     assert event.asset_materialization is not None
     assert "preview" not in event.asset_materialization.metadata
-    assert "Nothing may go" in str(event.asset_materialization.metadata["summary"].value)
+    assert "Nothing to delete" in str(event.asset_materialization.metadata["summary"].value)

@@ -150,7 +150,9 @@ def test_a_person_reads_why_nothing_may_go_and_is_not_asked(
     code, out, err = run("clean-log", "t", "--execute")
 
     assert code == 0
-    assert "Nothing may go: no checkpoint is old enough for the log to begin with" in _one_line(out)
+    assert "Nothing to delete: no checkpoint is old enough for the log to begin with" in _one_line(
+        out
+    )
     assert "(no_checkpoint_before_cutoff); create_anchor_checkpoint may write one." in _one_line(
         out
     )

@@ -136,7 +136,7 @@ def test_the_lineage_shows_three_branches_hung_off_the_users_table(
 def test_the_plan_shows_its_summary_files_and_digest(page: Page, shown: Shown) -> None:
     page.goto(f"{shown.address}/assets/maintenance/orders/diff?view=overview")
 
-    page.get_by_text("may go").first.wait_for()
+    page.get_by_text("can be deleted").first.wait_for()
     page.get_by_text("part-of-a-failed-job.parquet").first.wait_for()
     assert page.get_by_text(shown.digest).count() > 0
     shoot(page, "diff", height=1_700)

@@ -64,8 +64,12 @@ def expired_line(planned: ExpiredLogsSummary) -> str:
     others = (f"and {human_count(more, 'checkpoint')} more not sound",) if more > 0 else ()
     notes = (*planned.rejected[:1], *others, *planned.notes)
     if plan.stop_reason is not None:
-        return _folded(f"**Nothing may go** {log}:", stop_line(plan), since_line(planned), *notes)
-    files = f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)} may go** {log}:"
+        return _folded(
+            f"**Nothing to delete** {log}:", stop_line(plan), since_line(planned), *notes
+        )
+    files = (
+        f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)} can be deleted** {log}:"
+    )
     told = (files, counted(planned.by_kind), since_line(planned), ends_line(planned), *notes)
     approve = _folded("To approve, launch `deleted_logs` with `approved_plan`:", f"`{plan.digest}`")
     return f"{_folded(*told)}\n\n{approve}"

@@ -54,11 +54,11 @@ def diff_line(planned: DiffSummary) -> str:
     """The plan and how to approve it, in Markdown."""
     plan = planned.plan
     if not plan.files + plan.directories:
-        return f"**Nothing may go**: no file older than {human_time(plan.cutoff_ms)} is unneeded"
+        return f"**Nothing to delete**: no unneeded file is older than {human_time(plan.cutoff_ms)}"
     by = ", ".join(f"{count:,} {kind}" for kind, count in planned.by_kind.items())
     return (
         f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)} of "
-        f"{human_bytes(plan.table_bytes)} ({plan.share:.1%}) may go**,  \n"
+        f"{human_bytes(plan.table_bytes)} ({plan.share:.1%}) can be deleted**,  \n"
         f"{human_count(plan.directories, 'directory')}: {by}  \nolder than "
         f"{human_time(plan.cutoff_ms)}\n\nTo approve, launch `deletion` with `approved_plan`:  \n"
         f"`{plan.digest}`"

@@ -78,7 +78,7 @@ class ExpiredLogsSummary:
 
     ``cutoff_version`` is the newest commit at or before the cutoff, ``versions_ending`` counts
     those that cannot be read afterwards but could before, ``ending`` has first and last of each run
-    of them. ``rejected`` tells of checkpoints that cannot be what the
+    of them. ``rejected`` names checkpoints that cannot be what the
     log begins with, ``notes`` what else a person should know.
     """
 

@@ -98,7 +98,7 @@ class _Tries:
     doubt: str | None = None
 
     def put(self, head: TableHead, version: int, body: bytes) -> bool:
-        """Try to write the version; False, after a pause, if the log must be looked at again."""
+        """Try to write the version; False, after a pause, if the log must be read again."""
         # A version after the one in doubt: the log shows that another writer has the latter.
         if version > self.version:
             self.version, self.doubt = version, None
