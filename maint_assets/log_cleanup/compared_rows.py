@@ -135,11 +135,13 @@ class _Commits:
         if others:
             yield batch_of(others, COMPARED_ARROW)
         if files:
-            paths, vectors, sizes, values, stats, order = zip(*files, strict=True)
+            paths, vectors, sizes, values, stats, *row_ids, order = zip(*files, strict=True)
             keys = canonical_keys(pa.array(paths, pa.string()))
             actions = _Actions(keys, pa.array(vectors, pa.string()), np.array(order, np.int64))
             rows_and_bounds = statistics(stats, of_commit=True)
-            adds = _Adds(pa.array(sizes, pa.int64()), values, *rows_and_bounds)
+            first_ids, versions = (pa.array(each, pa.int64()) for each in row_ids)
+            sized = pa.array(sizes, pa.int64())
+            adds = _Adds(sized, values, *rows_and_bounds, row_ids=(first_ids, versions))
             yield _file_rows(self.table, actions, adds)
 
     def _append(self, action: Action, version: int) -> None:
@@ -147,10 +149,12 @@ class _Commits:
         if add is not None:
             vector = "" if add.deletion_vector is None else add.deletion_vector.unique_id
             values = tuple(add.partition_values.items())
-            self.files.append((add.path, vector, add.size, values, add.stats, version * 2 + 1))
+            row_ids = add.base_row_id, add.default_row_commit_version
+            content = add.size, values, add.stats, *row_ids
+            self.files.append((add.path, vector, *content, version * 2 + 1))
         if remove is not None:
             vector = "" if remove.deletion_vector is None else remove.deletion_vector.unique_id
-            self.files.append((remove.path, vector, 0, (), None, version * 2))
+            self.files.append((remove.path, vector, 0, (), None, None, None, version * 2))
         for value in (action.txn, action.domainMetadata, action.metaData, action.protocol):
             if value is not None:
                 self.others += _other_rows(value, version, COMMITS)
@@ -168,12 +172,13 @@ class _Actions:
 
 @dataclass(frozen=True, slots=True)
 class _Adds:
-    """Sizes, partition values and statistics of adds; any values for removes among them."""
+    """Sizes, partition values, statistics and row ids of adds; any values for removes."""
 
     sizes: pa.Array
     values: Iterable[Spelled]
     rows: Hashes
     bounds: Hashes
+    row_ids: tuple[pa.Array, pa.Array]
 
 
 def _checkpoint_rows(table: Table, each: Reading) -> Iterator[pa.RecordBatch]:
@@ -187,7 +192,10 @@ def _checkpoint_rows(table: Table, each: Reading) -> Iterator[pa.RecordBatch]:
         stats = pc.struct_field(adds, "stats").to_pylist()
         rows_and_bounds = statistics(stats, of_commit=False, are_texts=are_texts)
         values = map(tuple, pc.struct_field(adds, "partitionValues").to_pylist())
-        rows = _Adds(pc.struct_field(adds, "size"), values, *rows_and_bounds)
+        names = "baseRowId", "defaultRowCommitVersion"
+        first_ids, versions = (pc.struct_field(adds, name) for name in names)
+        sizes = pc.struct_field(adds, "size")
+        rows = _Adds(sizes, values, *rows_and_bounds, row_ids=(first_ids, versions))
         yield _file_rows(table, _actions(batch, each.of), rows)
     only_removes = msgspec.structs.replace(each.unit, adds=False)
     for batch in actions_of(location.path, [only_removes]):
@@ -203,7 +211,9 @@ def _file_rows(table: Table, actions: _Actions, adds: _Adds | None) -> pa.Record
     places, keys = key_hashes(table, actions.keys, actions.vectors)
     value = rows = bounds = np.zeros(places.size, np.uint64)
     if adds is not None:
-        contents = file_hashes(table, places, sizes=adds.sizes, values=adds.values)
+        contents = file_hashes(
+            table, places, sizes=adds.sizes, values=adds.values, row_ids=adds.row_ids
+        )
         value = np.where((actions.order & 1).astype(np.bool_), contents, np.uint64(0))
         rows, bounds = adds.rows, adds.bounds
     numbers = [pa.array(each.view(np.int64)) for each in (places, keys, value, rows, bounds)]

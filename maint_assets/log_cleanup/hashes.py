@@ -36,17 +36,22 @@ UNKNOWN, NONE, SOME = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
 (only their presence can be compared)."""
 
 _FIRST_ROWS = 2
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+_ODD, _ODD_ROW_IDS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _TEXT = Primitive("string")
 _JSON = msgspec.json.Encoder(order="sorted")
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The compared table; ``kinds`` has the types of its partition columns, if known."""
+    """The compared table.
+
+    ``kinds`` has the types of its partition columns, if known; ``row_ids`` is whether its features
+    include row tracking, so that the row ids of files must not be lost.
+    """
 
     location: Location
     kinds: Mapping[str, Type]
+    row_ids: bool = False
 
     @property
     def root(self) -> TableRoot:
@@ -66,12 +71,24 @@ def key_hashes(table: Table, keys: pa.Array, vectors: pa.Array) -> tuple[Hashes,
 
 
 def file_hashes(
-    table: Table, places: Hashes, *, sizes: pa.Array, values: Iterable[Spelled]
+    table: Table,
+    places: Hashes,
+    *,
+    sizes: pa.Array,
+    values: Iterable[Spelled],
+    row_ids: tuple[pa.Array, pa.Array],
 ) -> Hashes:
-    """Hashes of path, deletion vector, size and partition values of each live file; never 0."""
+    """Hashes of path, deletion vector, size and partition values of each live file; never 0.
+
+    With row tracking also of ``row_ids``: ``baseRowId`` and ``defaultRowCommitVersion``.
+    """
     bytes_ = pc.fill_null(sizes, 0).to_numpy().astype(np.uint64)
     found = places * (bytes_ * np.uint64(2) + np.uint64(1))
-    return (found + _value_hashes(values, table.kinds) * _ODD) | np.uint64(1)
+    found += _value_hashes(values, table.kinds) * _ODD
+    if table.row_ids:
+        texts = [pc.fill_null(pc.cast(each, pa.string()), "") for each in row_ids]
+        found += text_hashes(pc.binary_join_element_wise(*texts, "\0")) * _ODD_ROW_IDS
+    return found | np.uint64(1)
 
 
 def value_hash(value: object) -> int:

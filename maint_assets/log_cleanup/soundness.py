@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from maint_assets.delta.features import writer_feature_names
 from maint_assets.delta.schema import TableSchema
 from maint_assets.errors import MaintError
 from maint_assets.log_cleanup.compared_rows import COMMITS, Reading
@@ -23,7 +24,6 @@ from maint_assets.snapshot.schemas import LogUnit
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from maint_assets.delta.schema import Type
     from maint_assets.log_cleanup.anchor import Opened
     from maint_assets.log_cleanup.comparing import Cluster
     from maint_assets.log_cleanup.comparison import Differences
@@ -145,7 +145,7 @@ class _Known:
             for index, unit in enumerate(self.opened[each])
         ]
         commits = [Reading(unit) for unit in self._commits(starts)]
-        table = Table(self.log.location, _partition_kinds(self.log.location))
+        table = _table(self.log.location)
         return comparison_results(table, [*commits, *own], comparisons, cluster=self.cluster)
 
     def learn(self, starts: _Starts, found: Differences) -> bool:
@@ -217,7 +217,7 @@ def _difference(found: Difference) -> str | None:
     if found.found != found.made:
         return f"{found.found} live files, not {found.made}"
     if found.others:
-        return "other live files, or other partition values or sizes of them"
+        return "other live files, or other partition values, sizes or row ids of them"
     for what, count in (("numbers of rows", found.rows), ("bounds", found.bounds)):
         if count:
             return f"other {what} in the statistics of {count} live files"
@@ -227,12 +227,13 @@ def _difference(found: Difference) -> str | None:
     return None if first is None else f"another {first}"
 
 
-def _partition_kinds(location: Location) -> Mapping[str, Type]:
-    """The types of the partition columns by physical name; none if the schema cannot be read."""
+def _table(location: Location) -> Table:
+    """The table at its newest version; without types if that version cannot be read."""
     try:
         head = table_head(location)
         mapped = head.properties.column_mapping_mode != "none"
         schema = TableSchema.of(head.metadata, mapped=mapped, table=head.table)
     except MaintError:
-        return {}
-    return {each.physical_name: each.type for each in schema.partitions}
+        return Table(location, {})
+    kinds = {each.physical_name: each.type for each in schema.partitions}
+    return Table(location, kinds, row_ids="rowTracking" in writer_feature_names(head.protocol))

@@ -30,6 +30,7 @@ from maint_assets_tests.log_cleanup.wrong_checkpoints import (
     WRONG_OF_FILES,
     also_removed,
     lost,
+    of_adds,
     of_c,
     partitioned,
     story,
@@ -253,6 +254,13 @@ def test_other_partition_values_or_statistics_are_no_anchor(tmp_path: Path, what
 def test_what_a_checkpoint_leaves_out_or_spells_otherwise_is_no_fault(tmp_path: Path, what: str):
     builder = partitioned(tmp_path, 5, 10)
     edit_rows(top(builder, 10), ALIKE[what])
+
+    assert planned(tmp_path)[1].anchor_version == 10
+
+
+def test_row_ids_do_not_matter_without_row_tracking(tmp_path: Path):
+    builder = partitioned(tmp_path, 5, 10, features=())
+    edit_rows(top(builder, 10), of_adds(baseRowId=None, defaultRowCommitVersion=None))
 
     assert planned(tmp_path)[1].anchor_version == 10
 

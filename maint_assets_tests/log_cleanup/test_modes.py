@@ -22,6 +22,9 @@ from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
 from maint_assets.log_cleanup.plan import DAY_MS, terms
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
+from maint_assets_tests.compaction.row_tracking import row_ids
+from maint_assets_tests.log_cleanup.logs import NOW_MS, planned
+from maint_assets_tests.log_cleanup.wrong_checkpoints import of_adds, partitioned, top
 from maint_assets_tests.oracles import delta_rs, delta_spark
 from maint_assets_tests.oracles.log_cleanup import (
     MATRIX,
@@ -34,6 +37,7 @@ from maint_assets_tests.oracles.log_cleanup import (
     now_ms,
     spark_cleanup,
 )
+from maint_assets_tests.support.edits import edit_rows
 from maint_assets_tests.support.log_builder import LogBuilder
 from maint_assets_tests.support.random_log import random_log
 
@@ -128,6 +132,38 @@ def test_ours_keeps_what_mends_a_checkpoint_of_another_version(
     for theirs in (by_spark, by_rs):
         with pytest.raises((PySparkException, Py4JJavaError)):
             delta_spark.rows(spark, theirs.path, 13)
+
+
+def test_ours_keeps_the_row_ids_that_a_wrong_checkpoint_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    names = {
+        f"delta.rowTracking.materialized{kind}ColumnName": f"_{kind}"
+        for kind in ("RowId", "RowCommitVersion")
+    }
+    keep = {"delta.logRetentionDuration": "interval 26 days"}
+    on = {"delta.enableRowTracking": "true", **names, **keep}
+    ours, theirs = (
+        partitioned(tmp_path / name, 5, 10, configuration=on) for name in ("ours", "theirs")
+    )
+    right = row_ids(spark, ours.path)
+    for table in (ours, theirs):
+        edit_rows(top(table, 10), of_adds(baseRowId=700))
+    assert row_ids(spark, ours.path) != right
+
+    gone, found = planned(ours.path)
+    for name in gone:
+        (ours.log / name).unlink()
+    spark_cleanup(spark, theirs.path, now_ms=NOW_MS)
+
+    assert (found.anchor_version, len(found.rejected)) == (5, 1)
+    assert not (theirs.log / f"{9:020d}.json").exists()
+    for table in (ours, theirs):
+        top(table, 10).unlink()
+        (table.log / "_last_checkpoint").unlink()
+    assert row_ids(spark, ours.path) == right
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        row_ids(spark, theirs.path)
 
 
 def test_ours_keeps_versions_since_the_cutoff_that_delta_spark_loses(

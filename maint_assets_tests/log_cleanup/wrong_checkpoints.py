@@ -1,7 +1,7 @@
 """Checkpoints that differ from the commits, and others that do not."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,19 +128,31 @@ STATS = {
 }  # fmt: skip
 
 
-def partitioned(path: Path, *checkpoints: int) -> TableBuilder:
-    """A commit a day that adds a file of a partition, with statistics."""
+ROW_TRACKING = ("domainMetadata", "rowTracking")
+
+
+def partitioned(
+    path: Path,
+    *checkpoints: int,
+    features: Sequence[str] = ROW_TRACKING,
+    configuration: Mapping[str, str] | None = None,
+) -> TableBuilder:
+    """A commit a day that adds a file of a partition, with statistics and row ids."""
     table = TableBuilder(path, now_ms=NOW_MS)
     for version in range(21):
         table.at(days_ago=OLDEST_DAYS - version, hours_ago=-2)
         if version:
             day = f"2024-01-{version:02d} 00:00:00"
             values = {"p": str(version % 3), "t": day, "n": None}
-            table.add(f"v{version}", partition=values, rows=2, stats=json.dumps(STATS))
+            row_ids = {"baseRowId": 2 * version, "defaultRowCommitVersion": version}
+            stats = json.dumps(STATS)
+            table.add(f"v{version}", partition=values, rows=2, stats=stats, **row_ids)
         else:
             table.create(
                 fields={"id": "long", "p": "integer", "t": "timestamp", "n": "string"},
                 partition_columns=["p", "t", "n"],
+                features=features,
+                configuration=configuration,
             )
         if version in checkpoints:
             table.checkpoint()
@@ -171,6 +183,11 @@ def _stats(**changed: Any) -> Edit:
     return edit
 
 
+def of_adds(**change: Any) -> Edit:
+    """Changes all adds."""
+    return _of("add", **change)
+
+
 WRONG_OF_FILES: dict[str, tuple[Edit, str]] = {
     "partition": (_values(p="0"), "partition values"),
     "no partition": (_values(p=None), "partition values"),
@@ -178,6 +195,9 @@ WRONG_OF_FILES: dict[str, tuple[Edit, str]] = {
     "rows": (_stats(numRecords=1), "numbers of rows"),
     "bounds": (_stats(minValues={"id": 7}), "bounds in the statistics of 10"),
     "nulls": (_stats(nullCount={"id": 2}), "bounds"),
+    "row ids": (of_adds(baseRowId=7), "row ids"),
+    "no row ids": (of_adds(baseRowId=None, defaultRowCommitVersion=None), "row ids"),
+    "row commit version": (of_adds(defaultRowCommitVersion=1), "row ids"),
 }
 
 
