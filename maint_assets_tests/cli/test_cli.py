@@ -300,7 +300,7 @@ def test_optimize_compares_no_rows_if_asked(run: Shell, small: TableBuilder) -> 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--where", "q = 1"), "`q`, which is no partition column"),
+        (("--where", "q = 1"), "`q`, which is not a partition column"),
         (("--where", "day ="), "is not valid"),
         (("--target-size", "big"), "a size reads like"),
         (("--target-size", "1MB", "--min-size", "2MB"), "larger than target_file_size"),
