@@ -608,7 +608,7 @@ def test_variants_are_no_order_here_nor_with_delta(
     with pytest.raises(Exception, match=r"(?i)variant|WITHOUT_STATS"):
         spark.sql(f"OPTIMIZE {sql_of(tmp_path)} ZORDER BY (v)").collect()
 
-    for column, said in (("v", "Delta skips no files"), ("id", "has variants")):
+    for column, said in (("v", "Delta skips no files"), ("id", "has variant columns")):
         chain = compacting(tmp_path, zorder_by=[column])
         with pytest.raises(OrderError, match=said):
             plan_compaction(chain.launcher, chain.table)
