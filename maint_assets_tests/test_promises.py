@@ -135,7 +135,7 @@ def test_the_deletion_reads_the_materialised_plan_and_does_only_that(
 def test_what_a_restore_brought_back_meanwhile_stays(
     spark: SparkSession, tmp_path: Path, made: Made
 ) -> None:
-    promised("what a RESTORE brought back meanwhile stays")
+    promised("a file that a RESTORE brought back stays")
     aged(tmp_path)
     chain = made(Chain.of, tmp_path)
     report = chain.plan()
@@ -187,7 +187,7 @@ def test_a_rewrite_keeps_every_row_and_counts_them_in_every_bin(
 def test_a_ledger_row_a_path_is_written_before_the_next_batch_starts(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    promised("One ledger row a path, written before the next batch starts.")
+    promised("One ledger row per path, written before the next batch starts.")
     assert ledger.BATCH_PATHS == 1_000
     table = TableBuilder(tmp_path).at(days_ago=20).create().add("a")
     for number in range(2_500):
