@@ -23,4 +23,6 @@ if __name__ == "__main__":
         import_module(name)
     # Spark collects garbage after every task: what was imported is none, and takes 40 ms to see.
     gc.freeze()
+    # Tasks hold ten thousands of rows as tuples, which hold no cycles: look at them rarely.
+    gc.set_threshold(50_000, 20, 50)
     manager()

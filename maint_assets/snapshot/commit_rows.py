@@ -48,13 +48,7 @@ class JsonRows:
         commit: _CommitSource | None = None
         self._units.append((unit, len(self._rows.read)))
         with log_errors(self._location, unit):
-            for line in unit_lines(self._location, unit):
-                # Most lines of old commits are adds that nobody needs: skipped without parsing.
-                if not unit.adds and is_only_add(line):
-                    continue
-                action = self._parsed(line, unit)
-                if action is None:
-                    continue
+            for action in self._actions(unit):
                 if commit is None and unit.commit_ms is not None:
                     commit = _CommitSource.of(self._location, unit, first=action)
                 self._rows.append(action, unit, commit)
@@ -65,18 +59,18 @@ class JsonRows:
             commit = commit or _CommitSource(unit.version, "unknown", unit.commit_ms)
             self._commits.append((unit, commit))
 
-    def _parsed(self, line: bytes, unit: LogUnit) -> Action | None:
-        """Decode a line; None for an invalid add in a commit that a checkpoint covers.
-
-        No reader needs that add, and it removes nothing.
-        """
+    def _actions(self, unit: LogUnit) -> Iterator[Action]:
         name = unit.path.rpartition("/")[2]
-        try:
-            return parse_action(line, table=self._location.uri, file=name)
-        except CorruptLogError:
-            if unit.covered and is_only_add(line):
-                return None
-            raise
+        for line in unit_lines(self._location, unit):
+            # Most lines of old commits are adds that nobody needs: skipped without parsing.
+            if not unit.adds and is_only_add(line):
+                continue
+            try:
+                yield parse_action(line, table=self._location.uri, file=name)
+            except CorruptLogError:
+                # No reader needs an add that a checkpoint covers, and it removes nothing.
+                if not (unit.covered and is_only_add(line)):
+                    raise
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Yield the remaining rows, and a row per commit."""
@@ -141,8 +135,13 @@ class _Rows:
             self._append_cdc(action.cdc, commit)
 
     def _append_add(self, add: Add, order: int) -> None:
-        times = (add.modification_time, None)
-        self.read.append((*self._named(add), order, None, add.size, *times, None, None))
+        modified_ms = add.modification_time
+        # Written out for files without a deletion vector: this runs for every add of the log.
+        if add.deletion_vector is None:
+            row = "file", add.path, "", None, order, None, add.size, modified_ms, None, None, None
+        else:
+            row = (*self._named(add), order, None, add.size, modified_ms, None, None, None)
+        self.read.append(row)
 
     def _append_remove(self, remove: Remove, version: int, commit: _CommitSource | None) -> None:
         by, times = commit or (None, None, None), (None, remove.deletion_timestamp or 0)
