@@ -66,8 +66,7 @@ N ?= 200
 
 stories: setup
 	STORIES=$(N) $(JAVA) $(RUN) pytest -m "long or slow" $(ARGS) \
-		maint_assets_tests/vacuum maint_assets_tests/compaction maint_assets_tests/ui \
-		maint_assets_tests/assets \
+		maint_assets_tests --ignore=maint_assets_tests/races \
 		-o log_cli=true -o log_cli_level=INFO
 
 package: setup

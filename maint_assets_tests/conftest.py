@@ -57,6 +57,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
+    os.environ["SPARK_SUBMIT_OPTS"] = setup.QUICK  # of commands that tests start
     yield session
     session.stop()
 

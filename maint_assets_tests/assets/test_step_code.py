@@ -37,15 +37,15 @@ def _refuse_more(found: dict[str, Any]) -> None:
 
 
 def test_nothing_begins_after_a_signal_in_the_code_of_a_step() -> None:
-    found = _played(61)
+    found = _played(121)
 
-    assert len(found) > 20
+    assert len(found) > 10
     for each in found:
         _refuse_more(each)
 
 
 def test_nothing_begins_after_a_signal_where_dagster_would_retry() -> None:
-    for each in _played(1, "dagster/_core/execution/plan/utils.py"):
+    for each in _played(3, "dagster/_core/execution/plan/utils.py"):
         _refuse_more(each)
 
 

@@ -13,6 +13,7 @@ from maint_assets_tests.support.interrupting import Command, Strays, when_still
 STRAYS = 20_000
 
 
+@pytest.mark.long
 @pytest.mark.jvm
 @pytest.mark.slow
 def test_killed_deletion_has_a_true_ledger_and_is_finished_by_the_next(tmp_path: Path) -> None:

@@ -253,6 +253,7 @@ def test_spark_finds_negative_zeros_that_come_behind_the_first_row_group(
     assert [column.has_dictionary_page for column in columns] == [False, False, True]
 
 
+@pytest.mark.long
 def test_files_that_spark_rewrites_have_the_defect_of_those_of_delta_spark(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:

@@ -136,7 +136,7 @@ def answers(
     ("asked", "readers"),
     [
         pytest.param(ASKED, READERS, id="all", marks=pytest.mark.long),
-        pytest.param(ASKED[::5], READERS, id="some"),
+        pytest.param(ASKED[::10], READERS, id="some"),
     ],
 )
 def test_readers_find_unsigned_integers_by_the_same_filters(

@@ -266,6 +266,7 @@ def test_after_the_columns_have_changed_old_cubes_wait_for_full(
     assert delta_spark.rows(spark, tmp_path) == before
 
 
+@pytest.mark.long
 def test_rows_deleted_from_a_lone_cube_go_where_delta_leaves_them(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:

@@ -13,7 +13,7 @@ from maint_assets_tests.compaction.engines.legacy import settings
 from maint_assets_tests.compaction.filters import COLUMNS, DEFECTS, defect, every_row, make, wrong
 from maint_assets_tests.oracles import delta_spark
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+pytestmark = [pytest.mark.oracle, pytest.mark.long]
 
 MICROS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 SOME = {name: COLUMNS[name] for name in ("f32", "minus", "mixed")}

@@ -36,6 +36,8 @@ BY_DELTA = {
     "delta-spark, texts only": {"delta.checkpoint.writeStatsAsStruct": "false"},
 }
 
+RARER = ["delta-spark, parsed only", "delta-spark, texts only", "delta-rs"]
+
 
 def soundnesses(path: Path) -> list[Soundness]:
     found = log_directory(Location.of(str(path)))
@@ -43,7 +45,10 @@ def soundnesses(path: Path) -> list[Soundness]:
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("writer", [*BY_DELTA, "delta-rs", "ours"])
+@pytest.mark.parametrize(
+    "writer",
+    ["delta-spark", "ours", *(pytest.param(each, marks=pytest.mark.long) for each in RARER)],
+)
 def test_no_writer_of_checkpoints_makes_statistics_up(
     spark: SparkSession, tmp_path: Path, writer: str
 ):

@@ -25,7 +25,9 @@ CUTOFF_MS = (NOW_MS - 26 * DAY_MS) // DAY_MS * DAY_MS
 """Versions up to 13 of a daily log have expired by it."""
 
 
-RARER = [(4, False), (4, True), (12, False), (12, True), (13, True), (14, False), (17, True)]
+RARER = [
+    (4, False), (4, True), (12, False), (12, True), (13, True), (14, False), (14, True), (17, True),
+]  # fmt: skip
 
 
 def _enabled_at(path: Path, version: int, *, young: bool = False) -> LogBuilder:
@@ -57,7 +59,7 @@ def _version_at(spark: SparkSession, path: Path, at_ms: int) -> int:
 
 @pytest.mark.parametrize(
     ("version", "young"),
-    [(13, False), (14, True), *(pytest.param(*each, marks=pytest.mark.long) for each in RARER)],
+    [(13, False), *(pytest.param(*each, marks=pytest.mark.long) for each in RARER)],
 )
 def test_times_since_the_cutoff_have_their_version_where_commits_tell_theirs_from_the_middle_on(
     spark: SparkSession, tmp_path: Path, cleaning_of: CleaningOf, version: int, young: bool

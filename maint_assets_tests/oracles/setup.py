@@ -86,14 +86,15 @@ def class_archive() -> Path:
 
 
 LONG_STORIES = 500
-_QUICK = "-XX:TieredStopAtLevel=1 "
+QUICK = "-XX:TieredStopAtLevel=1"
+"""For JVMs that live for seconds: compiling well costs more than it saves."""
 
 
 def jvm_options() -> str:
     """Options of the driver's JVM: quick to start, small, with a class archive if there is one."""
     # A run of hours is worth compiling well.
     number = os.environ.get("STORIES") or os.environ.get("RACES") or "0"
-    quick = "" if int(number) >= LONG_STORIES else _QUICK
+    quick = "" if int(number) >= LONG_STORIES else f"{QUICK} "
     options = f"{quick}-XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off"
     archive = class_archive()
     return f"{options} -XX:SharedArchiveFile={archive}" if archive.exists() else options

@@ -71,7 +71,7 @@ def refused_by_rust(table: TableBuilder, what: str) -> None:
     [
         (lambda add: add.update(modificationTime=None), "modificationTime"),
         (lambda add: add.update(stats=json.loads(add["stats"])), "stats"),
-        (lambda add: add.update(stats=7), None),
+        pytest.param(lambda add: add.update(stats=7), None, marks=pytest.mark.long),
     ],
     ids=["time null", "statistics an object", "statistics a number"],
 )
@@ -93,9 +93,15 @@ def test_odd_fields_of_adds_are_read_as_delta_spark_reads_them(
     assert same_for_spark(spark, table) == rows
 
 
-@pytest.mark.parametrize("columns", [["p"], []])
-@pytest.mark.parametrize("edit", [lambda add: add.update(partitionValues=None),
-                                  lambda add: add.pop("partitionValues")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("edit", "columns"),
+    [
+        (lambda add: add.update(partitionValues=None), ["p"]),
+        (lambda add: add.pop("partitionValues"), []),
+        pytest.param(lambda add: add.update(partitionValues=None), [], marks=pytest.mark.long),
+        pytest.param(lambda add: add.pop("partitionValues"), ["p"], marks=pytest.mark.long),
+    ],
+)
 def test_adds_without_partition_values_are_named_by_what_needs_them(
     spark: SparkSession, run: Shell, tmp_path: Path, columns: list[str], edit: Edit
 ) -> None:

@@ -213,7 +213,7 @@ def test_a_live_file_that_a_mount_inside_of_the_table_shows_twice_is_refused(
     assert (mounted_inside.path / "store/a").exists()
 
 
-@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("checkpoint", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_file_added_and_removed_by_two_spellings_of_its_path_is_removed(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf, checkpoint: bool
 ) -> None:

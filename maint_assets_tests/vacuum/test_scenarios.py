@@ -23,6 +23,7 @@ def data(story: Story, *, vectors: bool = False) -> int:
     return sum(name.endswith(kind) for name in story.data_files())
 
 
+@pytest.mark.long
 def test_a_stray_goes_when_it_is_older_than_the_retention(story: Story) -> None:
     story.create().append(1).stray("stray").wait(days=DAYS, hours=-1)
     assert files(story.plan()) == story.delta_plan() == set()
@@ -50,6 +51,7 @@ def test_a_removed_file_goes_when_its_removal_is_older_than_the_retention(story:
     assert story.readable() == [0, 3, 4, 5]
 
 
+@pytest.mark.long
 def test_removing_a_file_does_not_delete_it_before_it_is_asked_to(story: Story) -> None:
     [file] = story.create().append(1).data_files()
     story.append(2).delete("id = 1").wait(hours=1)
