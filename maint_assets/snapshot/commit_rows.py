@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from maint_assets.datasets.columns import batch_of
 from maint_assets.delta.actions import is_only_add, may_hold, parse_action
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 _BATCH_ROWS = 16_384
+_MOST_PASSED_OVER = 200_000
+"""Paths of a checkpoint that a task keeps, about 40 MB; of a larger one it keeps the first."""
+
 _PLACED = ("log_key", "path", "inside")
 _READ = pa.schema([field for field in ACTION_ARROW if field.name not in _PLACED])
 
@@ -42,6 +46,15 @@ class JsonRows:
         self._rows = _Rows(self._root)
         self._commits: list[tuple[LogUnit, _CommitSource]] = []
         self._units: list[tuple[LogUnit, int]] = []
+
+    def pass_over(self, checkpoint: pa.RecordBatch) -> None:
+        """Leave out what commits up to a checkpoint add of the files of these rows of it.
+
+        Files with a deletion vector are read anyway.
+        """
+        if len(self._rows.passed_over) < _MOST_PASSED_OVER:
+            plain = checkpoint["log_path"].filter(pc.equal(checkpoint["dv_id"], ""))
+            self._rows.passed_over.update(plain.drop_null().to_pylist())
 
     def read(self, unit: LogUnit) -> Iterator[pa.RecordBatch]:
         """Read one file; yields a batch whenever enough rows are collected."""
@@ -125,22 +138,25 @@ class _Rows:
 
     root: TableRoot
     read: list[tuple[Any, ...]] = field(default_factory=list)
+    passed_over: set[str] = field(default_factory=set)
 
     def append(self, action: Action, unit: LogUnit, commit: _CommitSource | None) -> None:
         if action.add is not None and unit.adds:
-            self._append_add(action.add, unit.version * 2 + (-1 if unit.covered else 1))
+            self._append_add(action.add, unit)
         if action.remove is not None and unit.removes:
             self._append_remove(action.remove, unit.version, commit)
         if action.cdc is not None and commit is not None:
             self._append_cdc(action.cdc, commit)
 
-    def _append_add(self, add: Add, order: int) -> None:
-        modified_ms = add.modification_time
+    def _append_add(self, add: Add, unit: LogUnit) -> None:
         # Written out for files without a deletion vector: this runs for every add of the log.
-        if add.deletion_vector is None:
-            row = "file", add.path, "", None, order, None, add.size, modified_ms, None, None, None
-        else:
+        modified_ms, order = add.modification_time, unit.version * 2 + (-1 if unit.covered else 1)
+        if add.deletion_vector is not None:
             row = (*self._named(add), order, None, add.size, modified_ms, None, None, None)
+        elif unit.covered and add.path in self.passed_over:
+            return
+        else:
+            row = "file", add.path, "", None, order, None, add.size, modified_ms, None, None, None
         self.read.append(row)
 
     def _append_remove(self, remove: Remove, version: int, commit: _CommitSource | None) -> None:

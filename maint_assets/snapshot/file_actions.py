@@ -31,7 +31,8 @@ _DV_FIELDS = ("storageType", "pathOrInlineDv", "offset")
 def actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]:
     """Read file actions, and a row per commit, from log files: ACTION_SCHEMA.
 
-    Raises CorruptLogError and LogGapError.
+    Adds of commits up to a checkpoint are left out where the checkpoint's row was read before: it
+    wins anyway. Raises CorruptLogError and LogGapError.
     """
     location = Location(table, table)
     in_json = JsonRows(location)
@@ -40,7 +41,9 @@ def actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]
             yield from in_json.read(unit)
             continue
         with log_errors(location, unit):
-            yield from _checkpoint_rows(location, unit)
+            for rows in _checkpoint_rows(location, unit):
+                in_json.pass_over(rows)
+                yield rows
     yield from in_json.rest()
 
 

@@ -54,7 +54,7 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
     newest = partial(_newest, spark, table, scratch=scratch)
     shaped = partial(snapshot_rows, base=log.base)
     if log.is_small or total_bytes(log.tail) > BUCKET_BYTES:
-        every = [*log.history, *log.tail, *log.checkpoint]
+        every = [*log.checkpoint, *log.history, *log.tail]
         return [newest(every, tasks=1 if log.is_small else parallelism).then(shaped)]
     keys = [msgspec.structs.replace(unit, removes=False, keys=True) for unit in log.checkpoint]
     others = [*log.history, *log.tail, *_removes(log.checkpoint), *keys]
