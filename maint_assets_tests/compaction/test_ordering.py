@@ -127,6 +127,31 @@ def test_a_second_run_commits_nothing_and_an_append_rewrites_itself_only(
     assert rows(tmp_path) == before
 
 
+def test_lookups_by_a_column_of_few_values_read_fewer_files_than_after_delta_spark(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    rng = np.random.default_rng(1)
+    columns = {"few": rng.integers(0, 4, 20_000), "many": rng.permutation(20_000)}
+    for name in ("ours", "theirs"):
+        deltalake.write_deltalake(tmp_path / name, pa.table(columns))
+    (size,) = (add.size for add in live(tmp_path / "ours").values())
+    target = size // 8
+
+    compacting(tmp_path / "ours", zorder_by=["few", "many"], target_file_size=target).compact()
+    key = "spark.databricks.delta.optimize.maxFileSize"
+    spark.conf.set(key, target)
+    try:
+        delta_spark.forget(spark)
+        spark.sql(f"OPTIMIZE {sql_of(tmp_path / 'theirs')} ZORDER BY (few, many)").collect()
+    finally:
+        spark.conf.unset(key)
+
+    ours, theirs = (files_read(tmp_path / name, "few", range(4)) for name in ("ours", "theirs"))
+    files = len(live(tmp_path / "theirs"))
+    assert files >= 8 and theirs > 0.9 * files
+    assert ours < 0.7 * len(live(tmp_path / "ours"))
+
+
 @pytest.mark.long
 def test_delta_orders_the_same_table_again_and_again(
     spark: SparkSession, tmp_path: Path, compacting: Compacting

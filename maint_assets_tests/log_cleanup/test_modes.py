@@ -23,6 +23,7 @@ from maint_assets.log_cleanup.plan import DAY_MS, terms
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
 from maint_assets_tests.compaction.row_tracking import row_ids
+from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import NOW_MS, planned
 from maint_assets_tests.log_cleanup.wrong_checkpoints import of_adds, partitioned, top
 from maint_assets_tests.oracles import delta_rs, delta_spark
@@ -33,6 +34,7 @@ from maint_assets_tests.oracles.log_cleanup import (
     Deleted,
     delta_rs_cleanup,
     kinds,
+    listing,
     log_of_21_days,
     now_ms,
     spark_cleanup,
@@ -195,6 +197,53 @@ def test_a_late_commit_stays_that_delta_spark_lets_go(spark: SparkSession, tmp_p
     # By its time version 8 and all after it are 15 days old at most, of 26 that are kept.
     assert (found.cutoff_version, found.anchor_version) == (7, 5)
     assert commit_name(8) in gone - names
+
+
+def test_an_unknown_name_of_a_staged_commit_ends_the_cleanup_of_delta_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log = log_of_21_days(tmp_path, NOON_MS, lambda log: log.checkpoint(5).checkpoint(10).staged(1))
+    (log.log / "_staged_commits" / "notes.txt").write_text("x")
+
+    names, found = _planned(log, "protocol", at_ms=NOON_MS)
+
+    assert (found.anchor_version, len(names & set(map(commit_name, range(10))))) == (10, 10)
+    assert "_staged_commits/notes.txt" not in names
+    with pytest.raises(Py4JJavaError, match="MatchError"):
+        spark_cleanup(spark, tmp_path, now_ms=NOON_MS)
+
+
+def test_delta_spark_writes_a_classic_checkpoint_for_old_clients_before_a_cleanup(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log = log_of_21_days(tmp_path, NOON_MS, MATRIX["uuids"][0])
+    log.drop(f"{20:020d}.checkpoint.parquet").checkpoint(20, "v2-json").hint()
+    before = listing(tmp_path)
+
+    names, _ = _planned(log, "protocol", at_ms=NOON_MS)
+    spark_cleanup(spark, tmp_path, now_ms=NOON_MS)
+
+    written = {name for name in listing(tmp_path) - before if not name.endswith(".crc")}
+    assert names
+    assert written == {f"{20:020d}.checkpoint.parquet"}
+
+
+def test_delta_spark_deletes_commits_whose_removed_files_are_kept(
+    spark: SparkSession, tmp_path: Path, cleaning_of: CleaningOf
+) -> None:
+    keep = {
+        "delta.logRetentionDuration": "interval 1 day",
+        "delta.deletedFileRetentionDuration": "interval 26 days",
+    }
+    log = log_of_21_days(tmp_path, NOON_MS, lambda log: log.checkpoint(5).checkpoint(18))
+    log.configure(keep)
+    chain = cleaning_of(tmp_path, retention=None, allow_short_retention=False, now_ms=NOON_MS)
+
+    report = chain.plan_cleanup().json()
+    gone = spark_cleanup(spark, tmp_path, now_ms=NOON_MS)
+
+    assert report["anchor_version"] == 5
+    assert commit_name(17) in gone
 
 
 @pytest.mark.oracle

@@ -49,6 +49,48 @@ def test_a_second_run_finds_nothing_where_a_partition_had_several_bins(
     assert delta_rs.rows(tmp_path) == rows
 
 
+def noise(path: Path, sizes: dict[str, int]) -> dict[str, int]:
+    """A table of one file of one row per name, of about that many bytes; the sizes in the log."""
+    table, random = TableBuilder(path).create(), Random(1)
+    for name, size in sizes.items():
+        text = base64.b85encode(random.randbytes(size)).decode()
+        table.add(name, rows=[{"id": 1, "value": text}])
+    return {name: add.size for name, add in live(path).items()}
+
+
+def test_bins_hold_files_as_they_were_added_and_those_of_delta_spark_by_size(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    asked = {"a": 10_000, "b": 35_000, "c": 15_000, "d": 30_000}
+    sizes = noise(tmp_path / "ours", asked)
+    assert noise(tmp_path / "spark", asked) == sizes
+    target = max(sizes["a"] + sizes["b"], sizes["c"] + sizes["d"]) + 1
+    settings = {"target_file_size": str(target), "min_file_size": str(target)}
+
+    done = compacting(tmp_path / "ours", **settings).compact().done
+    optimize(spark, tmp_path / "spark", target)
+
+    assert done is not None and (done.bins, done.files_removed) == (2, 4)
+    assert live(tmp_path / "spark").keys() & sizes.keys() == {"b", "d"}
+
+
+def test_two_files_of_200_megabytes_are_merged_by_delta_spark_alone(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    """By their sizes in the log: the files themselves are small."""
+    for name in ("ours", "spark", "rs"):
+        table = TableBuilder(tmp_path / name).create()
+        table.add("a", size=200_000_000).add("b", size=200_000_000)
+
+    assert compacting(tmp_path / "ours").compact().is_empty
+    DeltaTable(tmp_path / "rs").optimize.compact()
+    delta_spark.forget(spark)
+    spark.sql(f"OPTIMIZE {delta_spark.table(tmp_path / 'spark')}").collect()
+
+    assert live(tmp_path / "rs").keys() == {"a", "b"}
+    assert not live(tmp_path / "spark").keys() & {"a", "b"}
+
+
 def test_large_files_do_not_part_small_ones_as_they_do_for_delta_rs() -> None:
     found = packed_bins([10, 80, 10, 60], target=100, alone=[False] * 4, whole=50)
 

@@ -86,6 +86,27 @@ def test_numbers_are_those_of_delta(
 
 
 @pytest.mark.oracle
+def test_what_is_left_out_are_numbers_of_deltas_engine(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    three_days(tmp_path / "ours")
+    shutil.copytree(tmp_path / "ours", tmp_path / "theirs")
+
+    ours = metrics(compacting(tmp_path / "ours", **AS_DELTA))
+    theirs = by_delta(spark, tmp_path / "theirs")
+
+    left_out = {name: value for name, value in theirs.items() if name not in ours}
+    assert left_out.pop("totalClusterParallelism") > 0
+    assert left_out == {
+        "autoCompactParallelismStats": None,
+        "numBytesSkippedToReduceWriteAmplification": 0,
+        "numFilesSkippedToReduceWriteAmplification": 0,
+        "preserveInsertionOrder": False,
+        "totalScheduledTasks": 0,
+    }
+
+
+@pytest.mark.oracle
 def test_what_delta_tells_wrong_is_right(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
