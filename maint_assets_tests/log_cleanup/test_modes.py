@@ -43,8 +43,8 @@ from maint_assets_tests.support.edits import edit_rows
 from maint_assets_tests.support.log_builder import LogBuilder
 from maint_assets_tests.support.random_log import random_log
 
-LOGS = int(os.environ.get("LOGS", "60"))
-KEPT = int(os.environ.get("LOGS", "20"))
+LOGS = int(os.environ.get("LOGS", "30"))
+KEPT = int(os.environ.get("LOGS", "10"))
 COMMIT = commit_name(0)
 
 BY_PROTOCOL: dict[str, Deleted] = {

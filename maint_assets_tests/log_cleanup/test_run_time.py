@@ -118,6 +118,7 @@ def _aged(path: Path, *, newest: int, now_ms: int) -> None:
             os.utime(file, ns=((now_ms - ago_ms) * 1_000_000,) * 2)
 
 
+@pytest.mark.long
 def test_a_protected_log_by_delta_spark_loses_all_before_its_protection_or_what_is_known(
     spark: SparkSession, tmp_path: Path, cleaning_of: CleaningOf
 ):

@@ -89,13 +89,16 @@ LONG_STORIES = 500
 QUICK = "-XX:TieredStopAtLevel=1"
 """For JVMs that live for seconds: compiling well costs more than it saves."""
 
+ROOM = "-XX:ReservedCodeCacheSize=240m"
+"""A session of all tests fills the 48 MB that the quick compiler gets, and compiles again."""
+
 
 def jvm_options() -> str:
     """Options of the driver's JVM: quick to start, small, with a class archive if there is one."""
     # A run of hours is worth compiling well.
     number = os.environ.get("STORIES") or os.environ.get("RACES") or "0"
     quick = "" if int(number) >= LONG_STORIES else f"{QUICK} "
-    options = f"{quick}-XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off"
+    options = f"{quick}-XX:+UseSerialGC {ROOM} -Xlog:cds=off -Xlog:cds+dynamic=off"
     archive = class_archive()
     return f"{options} -XX:SharedArchiveFile={archive}" if archive.exists() else options
 

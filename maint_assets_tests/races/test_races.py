@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 logger = logging.getLogger(__name__)
 
-RACES = int(os.environ.get("RACES", "60"))
+RACES = int(os.environ.get("RACES", "20"))
 MANY = 200
 """In fewer rounds the other process may be lucky."""
 
