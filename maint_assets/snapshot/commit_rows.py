@@ -15,7 +15,7 @@ from maint_assets.delta.timestamps import LEAST_MS
 from maint_assets.errors import CorruptLogError
 from maint_assets.snapshot.log_units import log_errors, unit_lines
 from maint_assets.snapshot.resolved_paths import resolved_columns, vector_path
-from maint_assets.snapshot.schemas import ACTION_ARROW
+from maint_assets.snapshot.schemas import ACTION_ARROW, add_order, is_add, remove_order
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
@@ -48,12 +48,13 @@ class JsonRows:
         self._units: list[tuple[LogUnit, int]] = []
 
     def pass_over(self, checkpoint: pa.RecordBatch) -> None:
-        """Leave out what commits up to a checkpoint add of the files of these rows of it.
+        """Leave out what commits up to a checkpoint add of the live files of it.
 
         Files with a deletion vector are read anyway.
         """
         if len(self._rows.passed_over) < _MOST_PASSED_OVER:
-            plain = checkpoint["log_path"].filter(pc.equal(checkpoint["dv_id"], ""))
+            is_plain = pc.equal(checkpoint["dv_id"], "")
+            plain = checkpoint["log_path"].filter(pc.and_(is_plain, is_add(checkpoint)))
             self._rows.passed_over.update(plain.drop_null().to_pylist())
 
     def read(self, unit: LogUnit) -> Iterator[pa.RecordBatch]:
@@ -144,13 +145,13 @@ class _Rows:
         if action.add is not None and unit.adds:
             self._append_add(action.add, unit)
         if action.remove is not None and unit.removes:
-            self._append_remove(action.remove, unit.version, commit)
+            self._append_remove(action.remove, unit, commit)
         if action.cdc is not None and commit is not None:
             self._append_cdc(action.cdc, commit)
 
     def _append_add(self, add: Add, unit: LogUnit) -> None:
         # Written out for files without a deletion vector: this runs for every add of the log.
-        modified_ms, order = add.modification_time, unit.version * 2 + (-1 if unit.covered else 1)
+        modified_ms, order = add.modification_time, add_order(unit)
         if add.deletion_vector is not None:
             row = (*self._named(add), order, None, add.size, modified_ms, None, None, None)
         elif unit.covered and add.path in self.passed_over:
@@ -159,10 +160,10 @@ class _Rows:
             row = "file", add.path, "", None, order, None, add.size, modified_ms, None, None, None
         self.read.append(row)
 
-    def _append_remove(self, remove: Remove, version: int, commit: _CommitSource | None) -> None:
+    def _append_remove(self, remove: Remove, unit: LogUnit, commit: _CommitSource | None) -> None:
         by, times = commit or (None, None, None), (None, remove.deletion_timestamp or 0)
-        named = self._named(remove)
-        self.read.append((*named, version * 2, by[0], remove.size, *times, *by[1:]))
+        order = remove_order(unit)
+        self.read.append((*self._named(remove), order, by[0], remove.size, *times, *by[1:]))
 
     def _append_cdc(self, cdc: Cdc, commit: _CommitSource) -> None:
         named = ("cdc", cdc.path, "", None)

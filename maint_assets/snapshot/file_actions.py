@@ -12,7 +12,7 @@ from maint_assets.delta.paths import TableRoot
 from maint_assets.snapshot.commit_rows import JsonRows
 from maint_assets.snapshot.log_units import action_fields, log_errors
 from maint_assets.snapshot.resolved_paths import resolved_columns, vector_path
-from maint_assets.snapshot.schemas import ACTION_ARROW
+from maint_assets.snapshot.schemas import ACTION_ARROW, add_order, remove_order
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
 
@@ -66,7 +66,8 @@ def _action_rows(
     for batch in islice(batches, unit.share, None, unit.shares):
         structs = batch.column(action).drop_null()
         if len(structs):
-            rows = _columns(structs, action, root=root, version=unit.version)
+            order = add_order(unit) if action == "add" else remove_order(unit)
+            rows = _columns(structs, action, root=root, order=order)
             if rows["log_path"].null_count:
                 raise pa.ArrowInvalid(f"{action}.path is null")
             if action == "add" and rows["size"].null_count:
@@ -84,7 +85,7 @@ def _only_keys(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _columns(
-    structs: pa.StructArray, action: str, *, root: TableRoot, version: int
+    structs: pa.StructArray, action: str, *, root: TableRoot, order: int
 ) -> pa.RecordBatch:
     rows = len(structs)
     raw = _field(structs, "path", pa.string())
@@ -101,7 +102,7 @@ def _columns(
         "path": path,
         "inside": inside,
         "dv_path": dv_path,
-        "ord": _constant(rows, value=version * 2 + is_add),
+        "ord": _constant(rows, value=order),
         "version": nothing,
         "size": _field(structs, "size", pa.int64()),
         "modified_ms": time if is_add else nothing,

@@ -19,7 +19,7 @@ from maint_assets.datasets.exchange import exchanged, in_waves
 from maint_assets.datasets.rows import task_groups, units
 from maint_assets.snapshot.file_actions import actions_of
 from maint_assets.snapshot.log_units import checkpoint_units, commit_units, total_bytes
-from maint_assets.snapshot.schemas import ACTION_ARROW, SNAPSHOT_ARROW, LogUnit
+from maint_assets.snapshot.schemas import ACTION_ARROW, SNAPSHOT_ARROW, LogUnit, is_add
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -89,18 +89,21 @@ def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     row = pa.array(np.arange(every.num_rows))
     # ``told``: the rows whose commit is known.
     told = pc.if_else(pc.is_valid(every["version"]), row, None)
+    by_unknown_ms = pc.if_else(pc.is_valid(every["version"]), None, every["deletion_ms"])
     grouped = (
         every
         .select(_KEY)
         .append_column("row", row)
         .append_column("told", told)
         .append_column("deletion_ms", every["deletion_ms"])
+        .append_column("by_unknown_ms", by_unknown_ms)
         .group_by(_KEY, use_threads=False)
-        .aggregate([("row", "max"), ("told", "max"), ("deletion_ms", "max")])
+        .aggregate([(name, "max") for name in ("row", "told", "deletion_ms", "by_unknown_ms")])
     )
     newest, by = every.take(grouped["row_max"]), every.take(grouped["told_max"])
-    same = pc.fill_null(pc.equal(by["deletion_ms"], newest["deletion_ms"]), fill_value=False)
-    same = pc.or_(same, pc.not_equal(newest["what"], "file"))
+    # A checkpoint that has a later deletion time knows of a later commit than we.
+    same = pc.greater_equal(by["deletion_ms"], grouped["by_unknown_ms_max"])
+    same = pc.or_(pc.fill_null(same, fill_value=True), pc.not_equal(newest["what"], "file"))
     newest = _with(newest, "deletion_ms", grouped["deletion_ms_max"])
     newest = _with(newest, "commit_ms", by["commit_ms"])
     for name in ("version", "operation"):
@@ -133,15 +136,15 @@ def snapshot_rows(actions: Iterable[pa.RecordBatch], base: int) -> Iterator[pa.R
     """Convert actions to SNAPSHOT_ARROW. ``base``: version of the checkpoint, -1 without one."""
     nothing = pa.scalar(None, pa.int64())
     for batch in actions:
-        is_add = _is_add(batch)
+        of_add = is_add(batch)
         is_lost = pc.less(batch["ord"], 2 * base + 1)
-        file = pc.if_else(is_add, pc.if_else(is_lost, "lost", "add"), "remove")
+        file = pc.if_else(of_add, pc.if_else(is_lost, "lost", "add"), "remove")
         columns = {name: batch[name] for name in SNAPSHOT_ARROW.names if name in batch.schema.names}
         columns["action"] = pc.if_else(pc.equal(batch["what"], "file"), file, batch["what"])
-        columns["modified_ms"] = pc.if_else(is_add, batch["modified_ms"], nothing)
+        columns["modified_ms"] = pc.if_else(of_add, batch["modified_ms"], nothing)
         for name in ("version", "commit_ms", "deletion_ms"):
-            columns[name] = pc.if_else(is_add, nothing, batch[name])
-        columns["operation"] = pc.if_else(is_add, pa.scalar(None, pa.string()), batch["operation"])
+            columns[name] = pc.if_else(of_add, nothing, batch[name])
+        columns["operation"] = pc.if_else(of_add, pa.scalar(None, pa.string()), batch["operation"])
         yield pa.RecordBatch.from_arrays(
             [columns[name] for name in SNAPSHOT_ARROW.names], schema=SNAPSHOT_ARROW
         )
@@ -211,10 +214,6 @@ def _removes(read: Iterable[LogUnit]) -> list[LogUnit]:
 
 def _table(actions: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(actions, ACTION_ARROW).combine_chunks()
-
-
-def _is_add(actions: pa.RecordBatch) -> pa.Array:
-    return pc.equal(pc.bit_wise_and(actions["ord"], 1), 1)
 
 
 def _with(rows: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from maint_assets.datasets.columns import arrow_schema, column
@@ -46,9 +48,8 @@ ACTION_SCHEMA = T.StructType([
     column("operation", "string", nullable=True),
     column("commit_ms", "bigint", nullable=True),
 ])
-"""One action of the log. ``ord`` orders actions of one key: version * 2, + 1 for an add, - 1 for
-an add that a checkpoint covers. ``version``, ``operation`` and ``commit_ms`` are null for actions
-known only from a checkpoint."""
+"""One action of the log. ``ord`` orders actions of one key: see ``add_order``, ``remove_order``.
+``version``, ``operation`` and ``commit_ms`` are null for actions known only from a checkpoint."""
 
 ACTION_ARROW = arrow_schema(ACTION_SCHEMA)
 
@@ -88,3 +89,27 @@ SNAPSHOT_SCHEMA = T.StructType([
 """Rows of the ``snapshot`` stage: live files, tombstones, change data, and commits."""
 
 SNAPSHOT_ARROW = arrow_schema(SNAPSHOT_SCHEMA)
+
+_CHECKPOINT_REMOVE = -4
+
+
+def add_order(unit: LogUnit) -> int:
+    """``ord`` of the adds of a log file: odd, and below the checkpoint's where that covers it."""
+    return unit.version * 2 + (-1 if unit.covered else 1)
+
+
+def remove_order(unit: LogUnit) -> int:
+    """``ord`` of the removes of a log file: even.
+
+    Those of a checkpoint are below all others: where its tombstone is right, the commit that
+    removed the file has it too, or is no longer readable, and then no earlier add is read. Those
+    of a covered commit are below its own adds: readers disagree on a file that it adds and removes.
+    """
+    if unit.commit_ms is None:
+        return _CHECKPOINT_REMOVE
+    return unit.version * 2 - (2 if unit.covered else 0)
+
+
+def is_add(actions: pa.RecordBatch | pa.Table) -> pa.Array:
+    """Whether each action is an add, by its ``ord``."""
+    return pc.equal(pc.bit_wise_and(actions["ord"], 1), 1)

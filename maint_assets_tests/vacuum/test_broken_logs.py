@@ -187,6 +187,53 @@ def test_a_file_that_a_wrong_checkpoint_lost_stays(
     assert "a" in delta_rs.planned_files(table.path)
 
 
+@pytest.mark.parametrize("shape", ["small", "large"])
+@pytest.mark.parametrize("commits", ["brought it back", "never removed it"])
+def test_a_file_whose_old_tombstone_a_wrong_checkpoint_kept_stays(
+    spark: SparkSession,
+    tmp_path: Path,
+    chain_of: ChainOf,
+    monkeypatch: pytest.MonkeyPatch,
+    commits: str,
+    shape: str,
+) -> None:
+    """A RESTORE that the checkpoint does not know, or a log restored from before the DELETE."""
+    if shape == "large":
+        monkeypatch.setattr(replay, "SMALL_LOG_BYTES", 0)
+    table = TableBuilder(tmp_path / "t").at(days_ago=40).create().add("a", "b")
+    add, tombstone = table.live["a"], table.removed("a", table.clock_ms)["remove"]
+    if commits == "brought it back":
+        table.commit([{"remove": tombstone}]).commit([{"add": add}], operation="RESTORE")
+    del table.live["a"]
+    table.tombstones = {("a", None): tombstone}
+    table.at(days_ago=3).add("c").checkpoint().add("e").stray("stray").age("**/*", 30)
+
+    report = chain_of(table.path, **RETAINED).plan()
+
+    plan = report.planned.plan
+    assert (files(report), plan.lost_files, plan.lost_example) == ({"stray"}, 1, "a")
+    assert "a" in delta_spark.planned_files(spark, table.path)
+    assert "a" in delta_rs.planned_files(table.path)
+
+
+def test_a_file_that_a_covered_commit_adds_and_removes_stays_where_the_checkpoint_lost_it(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    """delta-spark reads it in the version of that commit."""
+    table = TableBuilder(tmp_path / "t").at(days_ago=40).create().add("a", "b")
+    add = table.live["a"]
+    table.commit([table.removed("a", table.clock_ms), {"add": add}]).at(days_ago=3).add("c")
+    version = table.version - 1
+    table.checkpoint().add("e").age("**/*", 30)
+    edit_rows(next(table.path.glob("_delta_log/*.checkpoint.parquet")), without_add("a"))
+    before = delta_spark.rows(spark, table.path, version)
+
+    report = chain_of(table.path, **RETAINED).plan()
+
+    assert (len(before), files(report), report.planned.plan.lost_files) == (4, set(), 1)
+    assert "a" in delta_spark.planned_files(spark, table.path)
+
+
 def test_commits_before_a_gap_do_not_tell_what_a_checkpoint_lost(
     tmp_path: Path, chain_of: ChainOf
 ) -> None:
