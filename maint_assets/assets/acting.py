@@ -47,6 +47,8 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
     Raises StoppedError, with the number of deleted paths, after an interrupt.
     """
     ledger = run.output.rows_location
+    run.refuse_stopping()
+    _end_former_attempt(run)
     if run.session is not None:  # before the look, or a signal between the two gives no sign
         run.session.interrupts.tell_tasks = partial(intents.request_stop, ledger)
     run.refuse_stopping()
@@ -68,6 +70,14 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
         mark.unlink(missing_ok=True)
 
 
+def refuse_unreached(run: StageRun, reached: int, planned: int) -> None:
+    """Raise StorageError if planned paths have no outcome: tasks ended before they reached them."""
+    if reached != planned:
+        found = f"{reached:,} of {planned:,} planned paths have an outcome"
+        remedy = f"see the ledger {run.output.rows_location.path}, and run it again"
+        raise StorageError(run.table.uri, found, remedy)
+
+
 def settle_former(store: StageStore, table: TableSettings) -> None:
     """Record what killed runs of a table deleted last; batches still running are left alone.
 
@@ -82,6 +92,20 @@ def settle_former(store: StageStore, table: TableSettings) -> None:
             place = Location.of(mark.read_text(encoding="utf-8") or table.uri)
             if not settle(ledger, schema=_LEDGERS[stage], table=place, is_over=_is_over) and is_old:
                 mark.unlink()
+
+
+def _end_former_attempt(run: StageRun) -> None:
+    """Withdraw the stop sign of a former attempt of this stage, once none of its tasks deletes.
+
+    Dagster repeats a stage in the same run, with the same ledger, where a job has a retry policy.
+    """
+    ledger = run.output.rows_location
+    if not intents.is_stop_requested(ledger):
+        return
+    if left := _settled(run, wait_s=WAIT_SECONDS):
+        found = f"{left} tasks of the attempt before may still delete"
+        raise StorageError(run.table.uri, found, "run it again when they have ended")
+    intents.withdraw_stop(ledger)
 
 
 def _marked(run: StageRun) -> Path:

@@ -105,6 +105,16 @@ def request_stop(ledger: Location) -> None:
     sign.touch()
 
 
+def withdraw_stop(ledger: Location) -> None:
+    """Let tasks write to this ledger again."""
+    ledger.file(_SIGN).unlink(missing_ok=True)
+
+
+def is_stop_requested(ledger: Location) -> bool:
+    """Whether tasks that write to this ledger are to stop."""
+    return os.path.lexists(ledger.file(_SIGN))
+
+
 class StopSign:
     """The signal for a task to stop: a file beside the ledger, or the death of its parent process.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from maint_assets.assets.acting import acting
+from maint_assets.assets.acting import acting, refuse_unreached
 from maint_assets.assets.approval import plan_digest, refuse_other_rows
 from maint_assets.assets.numbers import human_time
 from maint_assets.assets.progress import Share, recorded_share
@@ -20,7 +20,7 @@ from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.commit.checkpoint.writer import write_checkpoint
 from maint_assets.config import milliseconds
 from maint_assets.datasets.columns import arrow_schema
-from maint_assets.datasets.ledger import ledger_parts, refuse_unrecorded
+from maint_assets.datasets.ledger import ledger_files, ledger_parts, refuse_unrecorded
 from maint_assets.datasets.parts import Target, Written
 from maint_assets.datasets.rows import encode_result, units
 from maint_assets.delta.properties import TableProperties
@@ -357,15 +357,17 @@ def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
     if not plan.files:
         return Cleaned({}, 0, plan.earliest_version_before, seen.log_files, seen.log_bytes, 0)
     ledger = run.output.rows_location
+    is_repeated = bool(ledger_files(ledger))
     with run.output.scratch() as scratch, typed_errors():
         anchor = proven_anchor(plan, Cluster(run.spark, run.parallelism, scratch))
     with acting(run, plan.files, digest=plan.digest), typed_errors():
         parts = run.upstream("expired_logs").parts()
         rows = deleted_logs(run.spark, parts, plan, ledger=ledger, anchor=anchor)
         (done,) = rows.values(Cleaned)
-    if done.attempt:
+    if is_repeated or done.attempt:
         rows = run.spark.read.schema(DELETED_LOGS_SCHEMA).parquet(ledger.path)
         done = msgspec.structs.replace(done, outcomes=recorded(rows))
+    refuse_unreached(run, sum(sum(found.values()) for found in done.outcomes.values()), plan.files)
     run.hold()
     return done
 

@@ -8,14 +8,20 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from maint_assets.assets.acting import acting
+from maint_assets.assets.acting import acting, refuse_unreached
 from maint_assets.assets.approval import refuse_other_rows
 from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.progress import Share, recorded_share
 from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
 from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.config import milliseconds
-from maint_assets.datasets.ledger import Tally, ledger_parts, refuse_unrecorded, tally
+from maint_assets.datasets.ledger import (
+    Tally,
+    ledger_files,
+    ledger_parts,
+    refuse_unrecorded,
+    tally,
+)
 from maint_assets.errors import DeletionFailedError, MaintError, StorageError
 from maint_assets.vacuum import history
 from maint_assets.vacuum.cross_checks import CHECKS_PER_TASK, missing_files
@@ -123,6 +129,7 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
 
 def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
     parts, ledger = run.upstream("diff").parts(), run.output.rows_location
+    is_repeated = bool(ledger_files(ledger))
     jobs = [deletion(run.spark, parts, plan, ledger=ledger, parallelism=run.parallelism)]
     if plan.paths > SMALL_PLAN and plan.directories:
         jobs.append(directory_deletion(run.spark, parts, plan, ledger=ledger))
@@ -133,10 +140,12 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
         recorded_paths = sum(part.rows for part in ledger_parts(ledger)[0])
         found = f"{error.found}; outcomes of {recorded_paths} of {plan.paths} paths are recorded"
         raise StorageError(error.table, found, error.remedy) from error
-    if any(row["attempt"] for row in outcomes):
+    if is_repeated or any(row["attempt"] for row in outcomes):
         ledger_rows = run.spark.read.schema(DELETION_SCHEMA).parquet(ledger.path)
         outcomes = recorded(ledger_rows).collect()
-    return _deleted_of(_tally_of(outcomes))
+    found = _tally_of(outcomes)
+    refuse_unreached(run, found.paths, plan.paths)
+    return _deleted_of(found)
 
 
 def _tally_of(totals: Iterable[Row]) -> Tally:
