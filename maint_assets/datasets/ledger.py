@@ -37,6 +37,7 @@ SHOWN_PARTS = 8
 """Batches that a preview of a ledger reads."""
 
 
+_LOG = "_delta_log"
 _FOUND_GONE = write.Deletion("deleted", "interrupted; found gone afterwards")
 _LEFT = write.Deletion("skipped", "interrupted before its deletion")
 
@@ -117,15 +118,16 @@ def settle(
 ) -> int:
     """Record the batches that a killed task left open; return how many are still being deleted.
 
-    The outcome of such a path is what the storage shows: gone (deleted) or there (skipped).
+    The outcome of a path is what the storage shows: gone (deleted) or there (skipped). Where it
+    shows no table (not mounted) or raises an error, the batch stays open. Raises OSError.
     """
     left = 0
     for intent in intents.open_intents(ledger):
-        if not is_over(intent):
+        if not is_over(intent) or not read.exists(table, _LOG):
             left += 1
             continue
         if not read.exists(ledger, _part(intent.batch)) and (rows := intent.rows()) is not None:
-            there = (read.exists(table, path) for path in rows["path"].to_pylist())
+            there = (read.size_and_mtime(table, path) for path in rows["path"].to_pylist())
             outcomes = [_LEFT if found else _FOUND_GONE for found in there]
             record(ledger, rows, outcomes, schema=schema, table=table.uri, batch=intent.batch)
         intents.remove_intent(ledger, intent.batch)

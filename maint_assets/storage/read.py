@@ -68,7 +68,8 @@ def files(location: Location, directory: str, *, first: str | None = None) -> li
 
 
 def content(location: Location, path: str) -> bytes:
-    """The bytes of a small file. Raises FileNotFoundError."""
+    """The bytes of a small file. Raises FileNotFoundError, OSError for what is no file."""
+    _refuse_special(location, path)
     with as_os_error():
         return bytes(obstore.get(location.store(), path).bytes())
 
@@ -218,8 +219,15 @@ def as_os_error() -> Generator[None, None, None]:
         raise OSError(one_line(error)) from error
 
 
+def _refuse_special(location: Location, path: str) -> None:
+    """Raise OSError for what is no regular file: opening a pipe would wait for its writer."""
+    if not stat.S_ISREG(os.stat(f"{location.path}/{path}").st_mode):  # noqa: PTH116 - a Path costs
+        raise OSError(errno.EINVAL, "it is a directory, a pipe or a device")
+
+
 def _chunks(location: Location, path: str) -> Iterator[bytes]:
     """Iterate over a file's bytes in chunks."""
+    _refuse_special(location, path)
     with open(f"{location.path}/{path}", "rb", buffering=0) as file:  # noqa: PTH123 - a Path costs
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk

@@ -1,5 +1,6 @@
 """What a killed run left open is found without a look at all runs that there were."""
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from maint_assets.assets.acting import settle_former
 from maint_assets.datasets.columns import arrow_schema
-from maint_assets.datasets.intents import write_intent
+from maint_assets.datasets.intents import open_intents, write_intent
+from maint_assets.datasets.ledger import settle
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.deletion import DELETION_SCHEMA
 from maint_assets_tests.support.builder import TableBuilder
@@ -24,6 +26,11 @@ MOST_SECONDS = 0.05
 def chain(tmp_path: Path) -> Chain:
     table = TableBuilder(tmp_path / "t").at(days_ago=30).create().add("live", "old").remove("old")
     return Chain.of(table.path, tmp_path / "out", max_delete_share=1)
+
+
+def planned(*paths: str) -> pa.Table:
+    """Rows of a plan, of which only the paths are set."""
+    return pa.Table.from_pylist([{"path": path} for path in paths], arrow_schema(DELETION_SCHEMA))
 
 
 def test_thousands_of_old_runs_cost_nothing(chain: Chain) -> None:
@@ -67,9 +74,7 @@ def test_what_a_killed_run_left_is_looked_for_where_its_table_lay(
     chain.vacuum()
     (mark,) = (tmp_path / "out" / "t" / "unsettled").iterdir()
     ledger = chain.launcher.store.dataset("t", *mark.name.split(".")).rows_location
-    planned = pa.table({name: ["live"] for name in DELETION_SCHEMA.names if name == "path"})
-    whole = pa.Table.from_pylist([planned.to_pylist()[0]], arrow_schema(DELETION_SCHEMA))
-    write_intent(ledger, "batch", whole)
+    write_intent(ledger, "batch", planned("live"))
     monkeypatch.setattr("maint_assets.datasets.intents._started", lambda _: "another start")
     moved = TableBuilder(tmp_path / "moved").create()
 
@@ -90,3 +95,55 @@ def test_a_mark_stays_while_a_batch_is_open(chain: Chain, tmp_path: Path) -> Non
     settle_former(chain.launcher.store, chain.table)
 
     assert mark.exists()
+
+
+def test_a_batch_stays_open_while_its_table_is_not_there(
+    chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is not mounted shows an empty directory: nothing says what was deleted."""
+    unsettled = tmp_path / "out" / "t" / "unsettled"
+    unsettled.mkdir(parents=True)
+    mark = unsettled / "deletion.run"
+    mark.write_text(str(tmp_path / "t"))
+    os.utime(mark, (0, 0))
+    ledger = Location.of(str(tmp_path / "out" / "t" / "deletion" / "run" / "rows"))
+    write_intent(ledger, "batch", planned("live", "never there"))
+    monkeypatch.setattr("maint_assets.datasets.intents._started", lambda _: "another start")
+    (tmp_path / "t").rename(tmp_path / "elsewhere")
+    (tmp_path / "t").mkdir()
+
+    settle_former(chain.launcher.store, chain.table)
+    assert (mark.exists(), list(Path(ledger.path).glob("*.parquet"))) == (True, [])
+    (tmp_path / "t").rmdir()
+    (tmp_path / "elsewhere").rename(tmp_path / "t")
+    settle_former(chain.launcher.store, chain.table)
+
+    rows = pq.read_table(ledger.file("part-batch.parquet")).to_pylist()
+    assert [(row["path"], row["outcome"]) for row in rows] == [
+        ("live", "skipped"),
+        ("never there", "deleted"),
+    ]
+    assert not mark.exists()
+
+
+def test_a_batch_stays_open_while_its_files_cannot_be_looked_at(
+    chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the disk says nothing about what was deleted."""
+    ledger = Location.of(str(tmp_path / "ledger"))
+    write_intent(ledger, "batch", planned("live"))
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("maint_assets.storage.read.size_and_mtime", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        settle(
+            ledger,
+            schema=arrow_schema(DELETION_SCHEMA),
+            table=Location.of(chain.table.uri),
+            is_over=lambda _: True,
+        )
+
+    assert not list(Path(ledger.path).glob("*.parquet"))
+    assert len(list(open_intents(ledger))) == 1
