@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -30,9 +31,13 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
 
 _AT_ONCE = 4
-"""Checkpoints compared in one replay of the commits. Each is read whole, so not more of them."""
+"""Versions whose checkpoints are compared in one replay of the commits. Each checkpoint is read
+whole, so not more of them."""
 
 Proven = Mapping["Checkpoint", "Soundness"]
+
+_Twins = list["Checkpoint"]
+"""The checkpoints of one version, the preferred format first."""
 
 NOTHING_PROVEN: Proven = MappingProxyType({})
 
@@ -87,8 +92,8 @@ def proven_anchors(log: LogDirectory, terms: Terms, cluster: Cluster) -> Proven:
     found: dict[Checkpoint, Soundness] = {}
     cutoff = CommitTimes(log, terms.in_commit).newest_until(terms.cutoff_ms)
     for group in () if cutoff is None else _candidates(log, _bound(cutoff, terms)):
-        found |= soundness_of_each(log, group, cluster=cluster)
-        if any(found[each].fault is None for each in group):
+        found |= soundness_of_each(log, _all(group), cluster=cluster)
+        if _sound_version(group, found) is not None:
             break
     return found
 
@@ -98,29 +103,43 @@ def _bound(cutoff: int, terms: Terms) -> int:
     return cutoff if terms.min_keep_version is None else min(cutoff, terms.min_keep_version)
 
 
-def _candidates(log: LogDirectory, bound: int) -> Iterator[list[Checkpoint]]:
+def _candidates(log: LogDirectory, bound: int) -> Iterator[list[_Twins]]:
     """The checkpoints up to a version, newest first, in groups that are compared together."""
     older = [each for each in log.checkpoints if each.version <= bound]
-    for first in range(0, len(older), _AT_ONCE):
-        yield older[first : first + _AT_ONCE]
+    versions = [[*twins] for _, twins in groupby(older, key=lambda each: each.version)]
+    for first in range(0, len(versions), _AT_ONCE):
+        yield versions[first : first + _AT_ONCE]
+
+
+def _all(group: list[_Twins]) -> list[Checkpoint]:
+    return [each for twins in group for each in twins]
+
+
+def _sound_version(group: list[_Twins], found: Proven) -> _Twins | None:
+    """The checkpoints of the newest version of which all are sound.
+
+    All, because readers take different ones, and none tries another where it cannot read its own.
+    """
+    is_sound = ((twins, all(found[each].fault is None for each in twins)) for twins in group)
+    return next((twins for twins, sound in is_sound if sound), None)
 
 
 def _sound(
     log: LogDirectory, bound: int, proven: Proven
 ) -> tuple[int | None, list[str], list[str]]:
-    """The version of the newest sound checkpoint, the faults of unsound ones, and notes.
+    """The newest version whose checkpoints are sound, the faults of unsound ones, and notes.
 
     Faults of older checkpoints of the same group are included: the same replay compares them.
     """
     rejected: list[str] = []
     for group in _candidates(log, bound):
-        unproven = [each for each in group if each not in proven]
+        unproven = [each for each in _all(group) if each not in proven]
         found = {**proven, **(soundness_of_each(log, unproven) if unproven else {})}
-        rejected += [fault for each in group if (fault := found[each].fault) is not None]
-        sound = next((each for each in group if found[each].fault is None), None)
+        rejected += [fault for each in _all(group) if (fault := found[each].fault) is not None]
+        sound = _sound_version(group, found)
         if sound is not None:
-            note = found[sound].note
-            return sound.version, rejected, [note] if note else []
+            notes = dict.fromkeys(note for each in sound if (note := found[each].note))
+            return sound[0].version, rejected, [*notes]
     return None, rejected, []
 
 

@@ -37,7 +37,7 @@ from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS, log_directory
 from maint_assets.log_cleanup.readable import earliest_readable
 from maint_assets.log_cleanup.sidecars import referenced_sidecars, sidecar_paths
-from maint_assets.log_cleanup.soundness import soundness
+from maint_assets.log_cleanup.soundness import soundness_of_each
 from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
 from maint_assets.storage import read, write
 from maint_assets.storage.location import Location
@@ -268,24 +268,30 @@ def _anchor_files(
 ) -> AnchorFiles:
     """Size and modification time of the files that the log needs to begin with the anchor.
 
-    None are needed in mode ``spark``. Raises StalePlanError when the anchor is gone or not sound.
+    All checkpoints of its version count (see ``boundary``). None are needed in mode ``spark``.
+    Raises StalePlanError when the anchor is gone or not sound.
     """
     if plan.mode == "spark" or plan.anchor_version is None:
         return {}
-    log, anchor, wrong = log_directory(location), plan.anchor_version, "it is gone"
+    log, anchor = log_directory(location), plan.anchor_version
     newest = int(log.commit_versions.max(initial=anchor))
-    for checkpoint in (each for each in log.checkpoints if each.version == anchor):
-        try:
-            files = _files_of(log, checkpoint)
-        except (CorruptLogError, LogGapError) as error:
-            wrong = error.found
-            continue
-        found = soundness(log, checkpoint, cluster=cluster).fault
-        if found is None and log.has_commits(anchor, newest):
-            return files
-        wrong = found or "a commit after it is missing"
-    found = f"the log cannot begin with checkpoint {anchor}: {wrong}"
-    raise StalePlanError(plan.table, found, "plan again")
+    twins = [each for each in log.checkpoints if each.version == anchor]
+    files: dict[str, tuple[int, int] | None] = {}
+    wrong = None if twins else "it is gone"
+    if not log.has_commits(anchor, newest):
+        wrong = "a commit after it is missing"
+    try:
+        for each in twins:
+            files |= _files_of(log, each)
+    except (CorruptLogError, LogGapError) as error:
+        wrong = error.found
+    if wrong is None:
+        sound = soundness_of_each(log, twins, cluster=cluster)
+        wrong = next((fault for each in twins if (fault := sound[each].fault)), None)
+    if wrong is not None:
+        found = f"the log cannot begin with checkpoint {anchor}: {wrong}"
+        raise StalePlanError(plan.table, found, "plan again")
+    return files
 
 
 def _files_of(log: LogDirectory, checkpoint: Checkpoint) -> AnchorFiles:

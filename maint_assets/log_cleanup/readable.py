@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 def readable_versions(log: LogDirectory) -> Runs:
     """The readable versions as (first, last) of each run, ascending.
 
-    Within consecutive commits, versions are readable from 0 or from the oldest checkpoint that can
-    be opened, up to the next missing commit.
+    Within consecutive commits, versions are readable from 0 or from the oldest version whose
+    checkpoints can all be opened (readers take different ones), up to the next missing commit.
     """
     versions = np.union1d(log.commit_versions, np.array(log.linked_commits, np.int64))
     found: Runs = []
@@ -53,7 +54,10 @@ def _first_readable(log: LogDirectory, first: int, last: int) -> int | None:
     if first == 0:
         return 0
     inside = (each for each in reversed(log.checkpoints) if first <= each.version <= last)
-    return next((each.version for each in inside if _opens(log.location, each)), None)
+    versions = groupby(inside, key=lambda each: each.version)
+    return next(
+        (version for version, some in versions if all(_opens(log.location, e) for e in some)), None
+    )
 
 
 def _opens(location: Location, checkpoint: Checkpoint) -> bool:

@@ -39,13 +39,6 @@ class Soundness(msgspec.Struct, frozen=True):
     note: str | None = None
 
 
-def soundness(
-    log: LogDirectory, checkpoint: Checkpoint, *, cluster: Cluster | None = None
-) -> Soundness:
-    """The soundness of one complete checkpoint, see ``soundness_of_each``."""
-    return soundness_of_each(log, [checkpoint], cluster=cluster)[checkpoint]
-
-
 def soundness_of_each(
     log: LogDirectory, checkpoints: Collection[Checkpoint], *, cluster: Cluster | None = None
 ) -> Mapping[Checkpoint, Soundness]:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from maint_assets.errors import StalePlanError
 from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets.log_cleanup.log_directory import log_directory
-from maint_assets.log_cleanup.soundness import Soundness, soundness
+from maint_assets.log_cleanup.soundness import Soundness, soundness_of_each
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import (
     commits,
@@ -323,4 +323,4 @@ def test_checkpoints_by_delta_rs_are_what_the_commits_make(
     log = log_directory(Location.of(str(tmp_path)))
 
     assert [each.version for each in log.checkpoints] == [4, 2, 0]
-    assert {soundness(log, each) for each in log.checkpoints} == {Soundness()}
+    assert set(soundness_of_each(log, log.checkpoints).values()) == {Soundness()}

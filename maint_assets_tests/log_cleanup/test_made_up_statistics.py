@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from maint_assets.log_cleanup.hashes import contradicting, statistics
 from maint_assets.log_cleanup.log_directory import log_directory
-from maint_assets.log_cleanup.soundness import Soundness, soundness
+from maint_assets.log_cleanup.soundness import Soundness, soundness_of_each
 from maint_assets.storage.location import Location
 from maint_assets_tests.commit.checkpoint.writing import log, written
 from maint_assets_tests.support.builder import TableBuilder
@@ -41,7 +41,7 @@ RARER = ["delta-spark, parsed only", "delta-spark, texts only", "delta-rs"]
 
 def soundnesses(path: Path) -> list[Soundness]:
     found = log_directory(Location.of(str(path)))
-    return [soundness(found, each) for each in found.checkpoints]
+    return [*soundness_of_each(found, found.checkpoints).values()]
 
 
 @pytest.mark.oracle

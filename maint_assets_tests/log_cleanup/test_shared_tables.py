@@ -11,7 +11,7 @@ from maint_assets.errors import LogGapError
 from maint_assets.log_cleanup.expired_logs import expired_logs
 from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.log_cleanup.plan import DAY_MS
-from maint_assets.log_cleanup.soundness import soundness
+from maint_assets.log_cleanup.soundness import soundness_of_each
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import terms_of
 
@@ -47,7 +47,7 @@ def test_no_checkpoint_by_other_writers_is_taken_for_a_wrong_one(shared_tables: 
     for table in sorted(path.parent for path in shared_tables.glob("*/_delta_log")):
         log = log_directory(Location.of(str(table)))
         for checkpoint in log.checkpoints:
-            found = soundness(log, checkpoint)
+            found = soundness_of_each(log, [checkpoint])[checkpoint]
             assert found.fault is None, table.name
             compared += found.note is None
     assert compared

@@ -32,7 +32,7 @@ from maint_assets.errors import ChecksumMismatchError, CommitError, one_line
 from maint_assets.snapshot.checkpoint_shape import CheckpointShape
 from maint_assets.snapshot.control_state import non_file_actions
 from maint_assets.snapshot.head import table_head
-from maint_assets.snapshot.log import LOG, SIDECARS
+from maint_assets.snapshot.log import LOG, SIDECARS, complete_checkpoints, log_files
 from maint_assets.snapshot.summary import checksum_agreement
 from maint_assets.snapshot.whole.live_adds import file_state
 from maint_assets.storage import read
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from maint_assets.commit.checkpoint.parts import StatePart
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.snapshot.log import Checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -100,8 +101,11 @@ def write_checkpoint(
     except OSError as error:
         found = f"checkpoint {head.version} cannot be written ({one_line(error)})"
         raise CommitError(head.table, found, "make room, or allow writing") from error
-    if done is None:
-        return _existing(head)
+    if done is None:  # another writer was faster
+        if not _has_one(head):
+            found = f"{head.version:020d}.checkpoint.parquet exists already and cannot be read"
+            raise CommitError(head.table, found, "remove it, and run again")
+        return WrittenCheckpoint(head.version, made=False)
     return _with_hint(head, *done)
 
 
@@ -179,21 +183,31 @@ def _refuse_mismatch(head: TableHead, held: Counts) -> None:
 
 
 def _has_one(head: TableHead) -> bool:
-    checkpoint = head.segment.checkpoint
-    return checkpoint is not None and checkpoint.version == head.version
+    """Whether the version has a checkpoint.
+
+    Raises CommitError if the one that readers prefer cannot be read: they would not take another.
+    """
+    complete = complete_checkpoints(log_files(head.location, since=head.version))
+    preferred = next((each for each in complete if each.version == head.version), None)
+    if preferred is None:
+        return False
+    if not _is_read(preferred, head) and not _is_read(
+        preferred, table_head(head.location, head.version)
+    ):
+        found = f"{preferred.entries[0].file.name} exists already and cannot be read"
+        raise CommitError(head.table, found, "remove it, and run again")
+    return True
+
+
+def _is_read(checkpoint: Checkpoint, head: TableHead) -> bool:
+    """Whether the head was read from this checkpoint."""
+    used = () if head.segment.checkpoint is None else head.segment.checkpoint.entries
+    return [entry.file for entry in used] == [entry.file for entry in checkpoint.entries]
 
 
 def _is_v2(head: TableHead) -> bool:
     has_feature = "v2Checkpoint" in feature_names(head.protocol)
     return has_feature and head.properties.checkpoint_policy == "v2"
-
-
-def _existing(head: TableHead) -> WrittenCheckpoint:
-    """The checkpoint that another writer put there; CommitError if it is not a complete one."""
-    if not _has_one(table_head(head.location, head.version)):
-        found = f"{head.version:020d}.checkpoint.parquet exists already and cannot be read"
-        raise CommitError(head.table, found, "remove that file, and run again")
-    return WrittenCheckpoint(head.version, made=False)
 
 
 def _written(

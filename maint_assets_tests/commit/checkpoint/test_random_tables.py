@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets.log_cleanup.log_directory import log_directory
-from maint_assets.log_cleanup.soundness import Soundness, soundness
+from maint_assets.log_cleanup.soundness import Soundness, soundness_of_each
 from maint_assets.storage.location import Location
 from maint_assets_tests.commit.checkpoint.random_tables import random_table
 from maint_assets_tests.commit.checkpoint.writing import log, sometimes, written
@@ -50,7 +50,7 @@ def test_every_action_is_that_of_deltas_own_and_both_are_what_the_commits_make(
         assert texts(found[kind]) == texts(expected[kind], without=untyped), kind
     for path in (ours, theirs):
         made = log_directory(Location.of(str(path)))
-        assert [soundness(made, each) for each in made.checkpoints] == [Soundness()]
+        assert [*soundness_of_each(made, made.checkpoints).values()] == [Soundness()]
 
 
 def actions(spark: SparkSession, path: Path) -> dict[str, list[dict[str, Any]]]:
