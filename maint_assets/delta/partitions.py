@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 
 _TIMESTAMP = re.compile(
-    r"(\d{4,})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
+    r"(\d{4,})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?P<zone>Z|[+-]\d\d:?\d\d)?",
+    re.ASCII,
 )
 _UTC = {"Z", "+00:00", "-00:00", "+0000"}
 _TEXTS = {Primitive("string"), Primitive("binary")}
@@ -82,7 +83,8 @@ def _exact(text: str, scale: int) -> str:
 
 
 def _spelled(of: Callable[[str], str], raw: str) -> str:
-    if "_" in raw:
+    # Python reads more as a number than other readers: 1_0, digits of other scripts.
+    if "_" in raw or not raw.isascii() or raw != raw.strip():
         return raw
     try:
         return of(raw)

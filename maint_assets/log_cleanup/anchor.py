@@ -165,7 +165,7 @@ def _miscounted(location: Location, checkpoint: Checkpoint, sidecars: list[str])
         for files, size in rows:
             adds, live_bytes = adds + files, live_bytes + size
     for path in sidecars:
-        for files, size in _in_parquet(location, path):
+        for files, size in _in_parquet(location, path, is_sidecar=True):
             adds, live_bytes = adds + files, live_bytes + size
     recorded = version_checksum(location, checkpoint.version)
     if recorded is None:
@@ -178,7 +178,9 @@ def _miscounted(location: Location, checkpoint: Checkpoint, sidecars: list[str])
     return None
 
 
-def _in_parquet(location: Location, path: str) -> Iterator[tuple[int, int]]:
+def _in_parquet(
+    location: Location, path: str, *, is_sidecar: bool = False
+) -> Iterator[tuple[int, int]]:
     """Live files and their bytes per batch; all columns are read, to find broken pages."""
     name = path.rpartition("/")[2]
     try:
@@ -186,15 +188,25 @@ def _in_parquet(location: Location, path: str) -> Iterator[tuple[int, int]]:
             refuse_unloadable(file)
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):
                 batch.validate(full=True)
-                yield _counted(batch)
+                yield _counted(batch, is_sidecar=is_sidecar)
     except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as error:
         found = f"{name} cannot be read ({one_line(error)})"
         raise CorruptLogError(location.uri, found, RESTORE) from error
 
 
-def _counted(batch: pa.RecordBatch) -> tuple[int, int]:
-    """Live files and their bytes of a batch; ValueError where a required field is missing."""
-    wrong = lacking(batch)
+def _other_kind(batch: pa.RecordBatch) -> str | None:
+    """The fault of a sidecar with actions that are not of files, else None: readers differ then."""
+    names = [name for name in batch.schema.names if name not in {"add", "remove"}]
+    found = [name for name in names if batch[name].null_count < batch.num_rows]
+    return f"it is a sidecar, and holds {found[0]} actions" if found else None
+
+
+def _counted(batch: pa.RecordBatch, *, is_sidecar: bool) -> tuple[int, int]:
+    """Live files and their bytes of a batch.
+
+    Raises ValueError where a required field is missing, and for a sidecar with other actions.
+    """
+    wrong = lacking(batch) or (_other_kind(batch) if is_sidecar else None)
     if wrong:
         raise ValueError(wrong)
     adds = _values(batch, "add")

@@ -19,8 +19,9 @@ from maint_assets.datasets.parts import text_hashes
 from maint_assets.delta.actions import DomainMetadata, Metadata, Protocol, Txn, parse_action
 from maint_assets.delta.names import LogFile
 from maint_assets.errors import CorruptLogError, LogGapError
-from maint_assets.log_cleanup.content import other_action, txn_can_expire
+from maint_assets.log_cleanup.content import other_action, transaction_retention_ms
 from maint_assets.log_cleanup.hashes import (
+    NUMBERS,
     Hashes,
     Table,
     file_hashes,
@@ -50,9 +51,12 @@ if TYPE_CHECKING:
 COMMITS = -1
 """The value of ``of`` for actions of commits."""
 
+NEVER = -1
+"""The time of the last update of a transaction identifier that has none."""
+
 FILE, OTHER, EXPIRES, BROKEN = range(4)
 """The kinds of rows: a file action, another action, metadata that lets transaction identifiers
-expire, or a log file that cannot be read (``name`` is the reason)."""
+expire (``value``: after how many ms), or a log file that cannot be read (``name``: the reason)."""
 
 COMPARED_ARROW = pa.schema([
     ("place", pa.int64()),
@@ -68,12 +72,15 @@ COMPARED_ARROW = pa.schema([
 """A row per action.
 
 ``place``, ``key``, ``value``: hashes of the decoded path, the replay key and the content (0: a
-remove). ``rows``, ``bounds``: see ``hashes.statistics``. ``ord``: version * 2, + 1 unless the
+remove). ``rows``, ``bounds``: see ``hashes.statistics``; ``rows`` of a transaction identifier: the
+time of its last update in ms. ``ord``: version * 2, + 1 unless the
 action removes a file. ``of``: number of the checkpoint that holds it, or COMMITS. ``name``: of an
 action that is not of a file. All rows of one key have the same ``place``.
 """
 
 _BATCH_ROWS = 16_384
+_OF_A_REMOVE = (None, *(None for _ in NUMBERS))
+"""Statistics and numbers, which are not compared."""
 _OTHERS: dict[str, Any] = {
     "txn": Txn,
     "domainMetadata": DomainMetadata,
@@ -135,26 +142,27 @@ class _Commits:
         if others:
             yield batch_of(others, COMPARED_ARROW)
         if files:
-            paths, vectors, sizes, values, stats, *row_ids, order = zip(*files, strict=True)
+            paths, vectors, order, values, stats, *numbers = zip(*files, strict=True)
             keys = canonical_keys(pa.array(paths, pa.string()))
             actions = _Actions(keys, pa.array(vectors, pa.string()), np.array(order, np.int64))
             rows_and_bounds = statistics(stats, of_commit=True)
-            first_ids, versions = (pa.array(each, pa.int64()) for each in row_ids)
-            sized = pa.array(sizes, pa.int64())
-            adds = _Adds(sized, values, *rows_and_bounds, row_ids=(first_ids, versions))
+            adds = _Adds([pa.array(e, pa.int64()) for e in numbers], values, *rows_and_bounds)
             yield _file_rows(self.table, actions, adds)
 
     def _append(self, action: Action, version: int) -> None:
         add, remove = action.add, action.remove
         if add is not None:
-            vector = "" if add.deletion_vector is None else add.deletion_vector.unique_id
+            of, vector = add.deletion_vector, ("", None, None)
+            if of is not None:
+                vector = of.unique_id, of.size_in_bytes, of.cardinality
             values = tuple(add.partition_values.items())
+            numbers = add.size, add.modification_time, *vector[1:]
             row_ids = add.base_row_id, add.default_row_commit_version
-            content = add.size, values, add.stats, *row_ids
-            self.files.append((add.path, vector, *content, version * 2 + 1))
+            key = add.path, vector[0], version * 2 + 1
+            self.files.append((*key, values, add.stats, *numbers, *row_ids))
         if remove is not None:
             vector = "" if remove.deletion_vector is None else remove.deletion_vector.unique_id
-            self.files.append((remove.path, vector, 0, (), None, None, None, version * 2))
+            self.files.append((remove.path, vector, version * 2, (), *_OF_A_REMOVE))
         for value in (action.txn, action.domainMetadata, action.metaData, action.protocol):
             if value is not None:
                 self.others += _other_rows(value, version, COMMITS)
@@ -172,13 +180,12 @@ class _Actions:
 
 @dataclass(frozen=True, slots=True)
 class _Adds:
-    """Sizes, partition values, statistics and row ids of adds; any values for removes."""
+    """Numbers (see ``file_hashes``), partition values and statistics of adds; any for removes."""
 
-    sizes: pa.Array
+    numbers: list[pa.Array]
     values: Iterable[Spelled]
     rows: Hashes
     bounds: Hashes
-    row_ids: tuple[pa.Array, pa.Array]
 
 
 def _checkpoint_rows(table: Table, each: Reading) -> Iterator[pa.RecordBatch]:
@@ -192,10 +199,8 @@ def _checkpoint_rows(table: Table, each: Reading) -> Iterator[pa.RecordBatch]:
         stats = pc.struct_field(adds, "stats").to_pylist()
         rows_and_bounds = statistics(stats, of_commit=False, are_texts=are_texts)
         values = map(tuple, pc.struct_field(adds, "partitionValues").to_pylist())
-        names = "baseRowId", "defaultRowCommitVersion"
-        first_ids, versions = (pc.struct_field(adds, name) for name in names)
-        sizes = pc.struct_field(adds, "size")
-        rows = _Adds(sizes, values, *rows_and_bounds, row_ids=(first_ids, versions))
+        numbers = [pc.struct_field(adds, list(name)) for name in NUMBERS]
+        rows = _Adds(numbers, values, *rows_and_bounds)
         yield _file_rows(table, _actions(batch, each.of), rows)
     only_removes = msgspec.structs.replace(each.unit, adds=False)
     for batch in actions_of(location.path, [only_removes]):
@@ -211,9 +216,7 @@ def _file_rows(table: Table, actions: _Actions, adds: _Adds | None) -> pa.Record
     places, keys = key_hashes(table, actions.keys, actions.vectors)
     value = rows = bounds = np.zeros(places.size, np.uint64)
     if adds is not None:
-        contents = file_hashes(
-            table, places, sizes=adds.sizes, values=adds.values, row_ids=adds.row_ids
-        )
+        contents = file_hashes(table, keys, numbers=adds.numbers, values=adds.values)
         value = np.where((actions.order & 1).astype(np.bool_), contents, np.uint64(0))
         rows, bounds = adds.rows, adds.bounds
     numbers = [pa.array(each.view(np.int64)) for each in (places, keys, value, rows, bounds)]
@@ -246,9 +249,10 @@ def _other_rows(value: Any, version: int, of: int) -> Iterator[tuple[Any, ...]]:
     text = f"{kind} {name}".rstrip()
     key = _signed(int(text_hashes(pa.array([text]))[0]))
     hashed = 0 if content is None else _signed(value_hash(content))
-    yield (key, key, hashed, 0, 0, version * 2 + 1, of, OTHER, text)
-    if kind == "metaData" and txn_can_expire(content):
-        yield (0, 0, 1, 0, 0, version * 2 + 1, of, EXPIRES, None)
+    updated_ms = NEVER if not isinstance(value, Txn) else value.last_updated or NEVER
+    yield (key, key, hashed, updated_ms, 0, version * 2 + 1, of, OTHER, text)
+    if isinstance(value, Metadata) and (kept_ms := transaction_retention_ms(value)) is not None:
+        yield (0, 0, kept_ms, 0, 0, version * 2 + 1, of, EXPIRES, None)
 
 
 def _signed(number: int) -> int:

@@ -7,7 +7,7 @@ the counts of the buckets add up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from maint_assets.log_cleanup.compared_rows import (
     COMPARED_ARROW,
     EXPIRES,
     FILE,
+    NEVER,
     OTHER,
 )
 from maint_assets.log_cleanup.hashes import contradicting
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     Numbers = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
+
+_Ordered = TypeVar("_Ordered", int, str)
 
 _COUNTS = ("found", "made", "others", "rows", "bounds", "twice", "removed")
 
@@ -57,9 +60,10 @@ class Difference(msgspec.Struct, frozen=True):
     ``found`` counts those of the checkpoint, ``made`` those of the replay, ``others`` those that
     only one side has, ``rows`` and ``bounds`` those with contradicting statistics (counted only
     where ``others`` is 0). ``twice`` and ``removed`` count live files that the checkpoint holds
-    twice, or also as removed. ``action`` is the first action not of a file that differs,
-    ``left_out`` the first transaction identifier that only one side has: it may have expired if
-    some metadata allows that (``expires``).
+    twice, or also as removed. ``action`` is the first action not of a file that differs. Of the
+    transaction identifiers that only the replay has, ``left_out`` is the one updated last, at
+    ``updated_ms``: they may have expired, if that is ``expires_ms`` or more before the checkpoint
+    was written (the shortest retention in the metadata; None: they never expire).
     """
 
     found: int = 0
@@ -71,16 +75,20 @@ class Difference(msgspec.Struct, frozen=True):
     removed: int = 0
     action: str | None = None
     left_out: str | None = None
-    expires: bool = False
+    updated_ms: int = NEVER
+    expires_ms: int | None = None
 
     def plus(self, more: Difference) -> Difference:
         """The sum of the differences of two disjoint sets of keys."""
         counts = {name: getattr(self, name) + getattr(more, name) for name in _COUNTS}
+        left_out = [each for each in (self, more) if each.left_out is not None]
+        last = max(left_out, key=lambda each: (each.updated_ms, each.left_out), default=self)
         return Difference(
             **counts,
-            action=_first(self.action, more.action),
-            left_out=_first(self.left_out, more.left_out),
-            expires=self.expires or more.expires,
+            action=_least(self.action, more.action),
+            left_out=last.left_out,
+            updated_ms=last.updated_ms,
+            expires_ms=_least(self.expires_ms, more.expires_ms),
         )
 
 
@@ -123,7 +131,7 @@ def differences(rows: Iterable[pa.RecordBatch], comparisons: Sequence[Comparison
     found = [
         _files(files, each)
         .plus(_actions(others, each, names))
-        .plus(Difference(expires=_lets_expire(expires, each)))
+        .plus(Difference(expires_ms=_expires_ms(expires, each)))
         for each in comparisons
     ]
     return Differences(found, [Broken(row["of"], row["ord"], row["name"]) for row in unread])
@@ -205,14 +213,16 @@ def _other(found: _Rows, made: _Rows) -> dict[str, int]:
 def _actions(rows: _Rows, comparison: Comparison, names: Mapping[int, str]) -> Difference:
     """The difference in the actions that are not of files."""
     found = _values(_newest(rows.taken(rows.of == comparison.checkpoint)))
-    made = _values(_newest(rows.taken(_is_replayed(rows, comparison))))
-    other = [key for key in found.keys() | made.keys() if found.get(key) != made.get(key)]
-    one_sided = {key for key in other if not (key in found and key in made)}
-    left_out = [names[key] for key in one_sided if names[key].startswith("txn")]
-    return Difference(
-        action=min((names[key] for key in other if names[key] not in left_out), default=None),
-        left_out=min(left_out, default=None),
-    )
+    replayed = _newest(rows.taken(_is_replayed(rows, comparison)))
+    made = _values(replayed)
+    other = {key for key in found.keys() | made.keys() if found.get(key) != made.get(key)}
+    left_out = {key for key in other - found.keys() if names[key].startswith("txn")}
+    action = min((names[key] for key in other - left_out), default=None)
+    if not left_out:
+        return Difference(action=action)
+    times = zip(replayed.key.tolist(), replayed.rows.view(np.int64).tolist(), strict=True)
+    updated_ms, name = max((time, names[key]) for key, time in times if key in left_out)
+    return Difference(action=action, left_out=name, updated_ms=updated_ms)
 
 
 def _values(rows: _Rows) -> dict[int, int]:
@@ -225,11 +235,11 @@ def _names(others: pa.Table) -> dict[int, str]:
     return dict(zip(keys.tolist(), others["name"].take(pa.array(at)).to_pylist(), strict=True))
 
 
-def _lets_expire(rows: _Rows, comparison: Comparison) -> bool:
-    """Whether any metadata of a comparison lets transaction identifiers expire."""
-    return bool(np.any(_is_replayed(rows, comparison) | (rows.of == comparison.checkpoint)))
+def _expires_ms(rows: _Rows, comparison: Comparison) -> int | None:
+    """The shortest retention of transaction identifiers in any metadata of a comparison."""
+    is_mine = _is_replayed(rows, comparison) | (rows.of == comparison.checkpoint)
+    return min(rows.value[is_mine].tolist(), default=None)
 
 
-def _first(one: str | None, other: str | None) -> str | None:
-    both = [name for name in (one, other) if name is not None]
-    return min(both) if both else None
+def _least(one: _Ordered | None, other: _Ordered | None) -> _Ordered | None:
+    return min((each for each in (one, other) if each is not None), default=None)

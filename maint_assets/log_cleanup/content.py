@@ -6,14 +6,16 @@ from typing import Any
 
 import msgspec
 
-from maint_assets.delta.actions import DomainMetadata, Metadata, Protocol, Txn
+from maint_assets.delta.actions import DomainMetadata, Format, Metadata, Protocol, Txn
+from maint_assets.delta.properties import interval_ms
 
 _EXPIRES = "delta.setTransactionRetentionDuration"
 
 
-def txn_can_expire(metadata: object) -> bool:
-    """Whether metadata, as of ``other_action``, lets transaction identifiers (``txn``) expire."""
-    return isinstance(metadata, tuple) and _EXPIRES in metadata[-1]
+def transaction_retention_ms(metadata: Metadata) -> int | None:
+    """How long transaction identifiers (``txn``) are kept, in ms; None if they never expire."""
+    text = metadata.configuration.get(_EXPIRES)
+    return None if text is None else interval_ms(text)
 
 
 def other_action(value: Any) -> tuple[tuple[str, str], object]:
@@ -31,9 +33,13 @@ def other_action(value: Any) -> tuple[tuple[str, str], object]:
             settings = {
                 name: text for name, text in value.configuration.items() if text is not None
             }
-            return ("metaData", ""), (value.id, _schema(value.schema_string), columns, settings)
+            format_ = value.format or Format()
+            described = value.name, value.description, value.created_time
+            stored = format_.provider, format_.options or {}
+            content = value.id, _schema(value.schema_string), columns, described, stored, settings
+            return ("metaData", ""), content
         case Txn():
-            return ("txn", value.app_id), value.version
+            return ("txn", value.app_id), (value.version, value.last_updated)
         case DomainMetadata():
             domain = None if value.removed else value.configuration or ""
             return ("domainMetadata", value.domain), domain

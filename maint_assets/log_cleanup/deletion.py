@@ -8,7 +8,6 @@ again before it starts, and checks before each batch that the anchor's files are
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -180,12 +179,14 @@ class _Task:
         self.anchor = _anchor_files(self.location, plan) if anchor is None else anchor
         self._commit_left = False
         self._links: set[str] = set()
+        self._named: set[str] | write.Deletion | None = None
 
     def execute(self, rows: pa.Table) -> None:
         """Delete one batch and record its outcomes; a sign to stop ends it between two files."""
         self._refuse_lost_anchor()
         self._links = {each for each in (STAGED, SIDECARS) if read.is_link(self.location, each)}
         planned = rows.select(["path", "kind", "version", "size", "modified_ms"]).to_pylist()
+        self._named = None  # read again with the first sidecar of each batch
         table = self.location.uri
         with recording(self.ledger, rows, schema=_LEDGER_ARROW, table=table) as outcomes:
             for row in planned:
@@ -239,12 +240,12 @@ class _Task:
 
     def _kept_sidecar(self, path: str) -> write.Deletion | None:
         """Why a sidecar must stay, None if it need not: a new checkpoint may name it."""
-        named = self._named_sidecars
-        if isinstance(named, write.Deletion):
-            return named
-        return _NAMED_AGAIN if path in named else None
+        if self._named is None:
+            self._named = self._named_sidecars()
+        if isinstance(self._named, write.Deletion):
+            return self._named
+        return _NAMED_AGAIN if path in self._named else None
 
-    @cached_property
     def _named_sidecars(self) -> set[str] | write.Deletion:
         """The sidecars that checkpoints name now, or the reason to keep all if that is unknown."""
         try:

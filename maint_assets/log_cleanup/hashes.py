@@ -35,8 +35,22 @@ UNKNOWN, NONE, SOME = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
 """Statistics that cannot be compared, that are absent, and that are present but were printed again
 (only their presence can be compared)."""
 
+NUMBERS = (
+    ("size",),
+    ("modificationTime",),
+    ("deletionVector", "sizeInBytes"),
+    ("deletionVector", "cardinality"),
+    ("baseRowId",),
+    ("defaultRowCommitVersion",),
+)
+"""The compared numbers of an add, by field."""
+
+_ROW_IDS = 2
+"""How many of them, the last, are of row tracking."""
+
 _FIRST_ROWS = 2
-_ODD, _ODD_ROW_IDS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
+_UNREADABLE = np.uint64(1 << 63)
+_ODD, _ODD_NUMBERS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _TEXT = Primitive("string")
 _JSON = msgspec.json.Encoder(order="sorted")
 
@@ -71,24 +85,16 @@ def key_hashes(table: Table, keys: pa.Array, vectors: pa.Array) -> tuple[Hashes,
 
 
 def file_hashes(
-    table: Table,
-    places: Hashes,
-    *,
-    sizes: pa.Array,
-    values: Iterable[Spelled],
-    row_ids: tuple[pa.Array, pa.Array],
+    table: Table, keys: Hashes, *, numbers: Sequence[pa.Array], values: Iterable[Spelled]
 ) -> Hashes:
-    """Hashes of path, deletion vector, size and partition values of each live file; never 0.
+    """Hashes of replay key, NUMBERS and partition values of each live file; never 0.
 
-    With row tracking also of ``row_ids``: ``baseRowId`` and ``defaultRowCommitVersion``.
+    The row ids among NUMBERS count with row tracking only.
     """
-    bytes_ = pc.fill_null(sizes, 0).to_numpy().astype(np.uint64)
-    found = places * (bytes_ * np.uint64(2) + np.uint64(1))
-    found += _value_hashes(values, table.kinds) * _ODD
-    if table.row_ids:
-        texts = [pc.fill_null(pc.cast(each, pa.string()), "") for each in row_ids]
-        found += text_hashes(pc.binary_join_element_wise(*texts, "\0")) * _ODD_ROW_IDS
-    return found | np.uint64(1)
+    compared = numbers if table.row_ids else numbers[:-_ROW_IDS]
+    texts = [pc.fill_null(pc.cast(each, pa.string()), "") for each in compared]
+    found = keys + text_hashes(pc.binary_join_element_wise(*texts, "\0")) * _ODD_NUMBERS
+    return (found + _value_hashes(values, table.kinds) * _ODD) | np.uint64(1)
 
 
 def value_hash(value: object) -> int:
@@ -100,11 +106,12 @@ def value_hash(value: object) -> int:
 def statistics(
     texts: Sequence[str | None], *, of_commit: bool, are_texts: bool = True
 ) -> tuple[Hashes, Hashes]:
-    """The number of rows of each file, plus 2, and a hash of its bounds.
+    """The number of rows of each file, plus 2, and a hash of its bounds and whether they are tight.
 
     Absent statistics are UNKNOWN for a checkpoint, which may leave them out, and NONE for a commit:
-    no writer of checkpoints adds statistics. Statistics that are not valid JSON are UNKNOWN. Bounds
-    that were parsed and printed again (not ``are_texts``) are SOME.
+    no writer of checkpoints adds statistics. Of a text that is not valid JSON, on which readers
+    differ, both are a hash with the bit _UNREADABLE; so are rows that are not a number. Bounds that
+    were parsed and printed again (not ``are_texts``) are SOME.
     """
     rows = np.full(len(texts), NONE if of_commit else UNKNOWN)
     bounds = rows.copy()
@@ -113,23 +120,35 @@ def statistics(
     for at, text in enumerate(texts):
         stats = _decoded(text)
         if stats is None:
-            rows[at] = bounds[at] = UNKNOWN
+            rows[at] = bounds[at] = value_hash(text) | _UNREADABLE
             continue
         count = stats.numRecords
         if type(count) is int and 0 <= count < 2**63:
             rows[at] = count + _FIRST_ROWS
-        found = _normal(stats.minValues), _normal(stats.maxValues), _normal(stats.nullCount)
+        elif count is not None:
+            rows[at] = value_hash(count) | _UNREADABLE
+        found = (
+            _normal(stats.minValues),
+            _normal(stats.maxValues),
+            _normal(stats.nullCount),
+            stats.tightBounds is False or None,
+        )
         if found != _NO_BOUNDS:
             known.append(_JSON.encode(found).decode() if are_texts else "")
             at_known.append(at)
     if at_known:
-        bounds[at_known] = text_hashes(pa.array(known)) | np.uint64(1) if are_texts else SOME
+        hashes = (text_hashes(pa.array(known)) | np.uint64(1)) & ~_UNREADABLE
+        bounds[at_known] = hashes if are_texts else SOME
     return rows, bounds
 
 
 def contradicting(found: Hashes, made: Hashes) -> npt.NDArray[np.bool_]:
-    """Mask of the statistics of a checkpoint (``found``) that contradict the commits (``made``)."""
+    """Mask of the statistics of a checkpoint (``found``) that contradict the commits (``made``).
+
+    A writer of checkpoints may have read more into a text than we.
+    """
     is_other = (found != made) & (found != UNKNOWN) & (made != UNKNOWN)
+    is_other &= (found & _UNREADABLE != 0) | (made & _UNREADABLE == 0)
     return is_other & ((found != SOME) & (made != SOME) | (made == NONE))
 
 
@@ -157,11 +176,12 @@ class _Statistics(msgspec.Struct, frozen=True):
     minValues: Any = None  # noqa: N815
     maxValues: Any = None  # noqa: N815
     nullCount: Any = None  # noqa: N815
+    tightBounds: Any = None  # noqa: N815
 
 
 _STATISTICS = msgspec.json.Decoder(_Statistics)
 _EMPTY = _Statistics()
-_NO_BOUNDS = (None, None, None)
+_NO_BOUNDS = (None, None, None, None)
 _PLAIN = {str, int, bool}
 
 

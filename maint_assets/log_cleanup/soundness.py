@@ -194,7 +194,7 @@ def _verdict(checkpoint: Checkpoint, start: _Start, found: Difference) -> Soundn
     if base == checkpoint:
         text = f"not compared with the commits ({start.why}): it was only read and counted"
         return Soundness(note=f"{what} {text}")
-    wrong = _difference(found)
+    wrong = _difference(found, written_ms=max(each.modified_ms for each in checkpoint.entries))
     if wrong:
         made = "the commits" if base is None else f"checkpoint {base.version} and the commits"
         text = f"checkpoint {checkpoint.version} differs from {made} up to it: {wrong}"
@@ -205,17 +205,19 @@ def _verdict(checkpoint: Checkpoint, start: _Start, found: Difference) -> Soundn
     return Soundness(note=f"{what} {text}")
 
 
-def _difference(found: Difference) -> str | None:
+def _difference(found: Difference, *, written_ms: int) -> str | None:
     """The difference as a text for the user; None where there is none."""
     if found.found != found.made:
         return f"{found.found} live files, not {found.made}"
     if found.others:
-        return "other live files, or other partition values, sizes or row ids of them"
+        return "other live files, or other partition values, vectors, sizes, times or row ids"
     for what, count in (("numbers of rows", found.rows), ("bounds", found.bounds)):
         if count:
             return f"other {what} in the statistics of {count} live files"
     # Writers drop transaction identifiers that have expired by the time they write.
-    left_out = None if found.expires else found.left_out
+    kept_ms = found.expires_ms
+    has_expired = kept_ms is not None and found.updated_ms <= written_ms - kept_ms
+    left_out = None if has_expired else found.left_out
     first = min((each for each in (found.action, left_out) if each is not None), default=None)
     return None if first is None else f"another {first}"
 

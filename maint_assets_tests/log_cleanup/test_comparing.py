@@ -214,8 +214,8 @@ def table_bytes(table: TableBuilder) -> int:
 
 def test_differences_of_buckets_add_up():
     one = Difference(found=2, made=3, others=1, action="txn b", left_out="txn d")
-    other = Difference(found=1, twice=1, action="protocol", expires=True)
+    other = Difference(found=1, twice=1, action="protocol", expires_ms=5)
 
     assert one.plus(other) == Difference(
-        found=3, made=3, others=1, twice=1, action="protocol", left_out="txn d", expires=True
+        found=3, made=3, others=1, twice=1, action="protocol", left_out="txn d", expires_ms=5
     )

@@ -41,6 +41,7 @@ from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.edits import edit_rows, rewrite
 
 PROTECTED = {"delta.setTransactionRetentionDuration": "interval 1 days"}
+DAY_MS = 86_400_000
 
 
 @pytest.mark.parametrize(
@@ -271,6 +272,44 @@ def test_an_application_that_has_expired_may_be_left_out(tmp_path: Path, kept: b
     edit_rows(top(builder, 10), without("txn"))
 
     assert planned(tmp_path)[1].anchor_version == (5 if kept else 10)
+
+
+@pytest.mark.parametrize("kept", ["5 days", "60 days"])
+def test_an_application_may_be_left_out_only_if_it_had_expired(tmp_path: Path, kept: str):
+    """At the time of the checkpoint, 30 days ago."""
+    builder = story(tmp_path, 5, 10, configuration=retained(kept))
+    update_transactions(builder, (2, 7), builder.now_ms - 37 * DAY_MS)
+    assert planned(tmp_path)[1].anchor_version == 10
+
+    edit_rows(top(builder, 10), without("txn"))
+
+    found = planned(tmp_path)[1]
+    assert found.anchor_version == (10 if kept == "5 days" else 5)
+
+
+def test_an_application_that_no_commit_has_is_a_fault(tmp_path: Path):
+    """Expired or not: who reads it takes a transaction for done that never was."""
+    builder = story(tmp_path, 5, 10, configuration=PROTECTED)
+    edit_rows(top(builder, 10), lambda row: row["txn"] and row["txn"].update(appId="app2"))
+
+    found = planned(tmp_path)[1]
+
+    assert (found.anchor_version, found.rejected) == (
+        5, ["checkpoint 10 differs from the commits up to it: another txn app2"]
+    )  # fmt: skip
+
+
+def retained(interval: str) -> dict[str, str]:
+    return {"delta.setTransactionRetentionDuration": f"interval {interval}"}
+
+
+def update_transactions(builder: TableBuilder, versions: tuple[int, ...], at_ms: int) -> None:
+    """Sets the time of last update in commits and checkpoints."""
+    for version in versions:
+        file = builder.log / f"{version:020d}.json"
+        rewrite(file, file.read_text().replace('"lastUpdated": 1}', f'"lastUpdated": {at_ms}}}'))
+    for file in builder.log.glob("*.checkpoint.parquet"):
+        edit_rows(file, lambda row: row["txn"] and row["txn"].update(lastUpdated=at_ms))
 
 
 def test_an_anchor_whose_content_changed_since_the_plan_is_refused(tmp_path: Path):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -145,6 +146,44 @@ def test_a_log_without_a_directory_of_sidecars_is_no_fault(tmp_path: Path):
     shutil.rmtree(builder.log / "_sidecars")
 
     assert planned(tmp_path)[1].stop_reason == "anchor_invalid"
+
+
+def test_a_sidecar_with_other_actions_makes_no_anchor(tmp_path: Path):
+    """The protocol allows file actions only: delta-spark does not read the others."""
+    builder = _v2_log(tmp_path)
+    sidecar = builder.log / min(_of(builder, 10))
+    (top,) = builder.log.glob(f"{10:020d}.checkpoint.*.json")
+    rows, size = pq.read_table(sidecar), sidecar.stat().st_size
+    txn = [{"appId": "app", "version": 1}, *[None] * (rows.num_rows - 1)]
+    pq.write_table(rows.append_column("txn", pa.array(txn)), sidecar)
+    top.write_text(top.read_text().replace(f": {size}", f": {sidecar.stat().st_size}"))
+
+    _, found = planned(tmp_path)
+
+    assert found.anchor_version == 6
+    assert "it is a sidecar, and holds txn actions" in found.rejected[0]
+
+
+def test_a_sidecar_that_a_checkpoint_names_since_the_last_batch_stays(tmp_path: Path):
+    builder = sidecar_log(tmp_path / "t", 3, 6, 10)
+    (old,) = builder.log.glob(f"{3:020d}.checkpoint.*.json")
+    text = old.read_text().replace('"version": 3', '"version": 20')
+    rows, _ = planned_rows(tmp_path / "t")
+    plan = plan_of(tmp_path / "t", rows.num_rows, anchor=10)
+    (tmp_path / "ledger").mkdir()
+    at = rows["kind"].to_pylist().index("sidecar") + 1
+    left = [name for name in rows["path"].to_pylist()[at:] if name.rpartition("/")[2] in text]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from rows.slice(0, at).to_batches()
+        (builder.log / old.name.replace(f"{3:020d}", f"{20:020d}")).write_text(text)
+        yield from rows.slice(at).to_batches()
+
+    done = delete_planned(batches(), plan, Location.of(str(tmp_path / "ledger")))
+
+    assert len(left) >= 1
+    assert all((tmp_path / "t" / path).exists() for path in left)
+    assert done.outcomes["sidecar"]["skipped"] == len(left)
 
 
 def _nested(builder: TableBuilder) -> None:

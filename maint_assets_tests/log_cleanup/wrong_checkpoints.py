@@ -101,14 +101,30 @@ def _without_vector(row: dict[str, Any]) -> None:
         row["add"]["deletionVector"] = None
 
 
+def _with_vector(**change: Any) -> Edit:
+    def edit(row: dict[str, Any]) -> None:
+        if row["add"] and row["add"]["deletionVector"]:
+            row["add"]["deletionVector"].update(change)
+
+    return edit
+
+
 WRONG: dict[str, tuple[Edit, str]] = {
     "another path": (of_c({"path": "c2"}), "other live files"),
     "the path of another": (of_c({"path": "b"}), "twice"),
+    "the path spelled otherwise": (of_c({"path": "%63"}), "other live files"),
     "another size": (of_c({"size": 1}), "other live files"),
     "no vector": (_without_vector, "1 of its live files also as removed"),
+    "another size of a vector": (_with_vector(sizeInBytes=1), "vectors"),
+    "another count of a vector": (_with_vector(cardinality=2), "vectors"),
     "another protocol": (_of("protocol", minWriterVersion=6), "another protocol"),
     "another schema": (_of("metaData", schemaString='{"fields":[]}'), "another metaData"),
     "another table": (_of("metaData", id=f"{TABLE_ID[:-1]}2"), "another metaData"),
+    "another name": (_of("metaData", name="x"), "another metaData"),
+    "another description": (_of("metaData", description="x"), "another metaData"),
+    "another format": (_of("metaData", format={"provider": "orc"}), "another metaData"),
+    "another creation": (_of("metaData", createdTime=1), "another metaData"),
+    "transaction at another time": (_of("txn", lastUpdated=2), "another txn app"),
     "older transaction": (_of("txn", version=1), "another txn app"),
     "no transaction": (without("txn"), "another txn app"),
     "another application": (_of("txn", appId="app2"), "another txn app"),
@@ -192,7 +208,11 @@ WRONG_OF_FILES: dict[str, tuple[Edit, str]] = {
     "partition": (_values(p="0"), "partition values"),
     "no partition": (_values(p=None), "partition values"),
     "null": (_values(n="x"), "partition values"),
+    "time": (of_adds(modificationTime=1), "times"),
     "rows": (_stats(numRecords=1), "numbers of rows"),
+    "a text as number of rows": (_stats(numRecords="2"), "numbers of rows"),
+    "not JSON": (of_adds(stats="{"), "numbers of rows"),
+    "bounds that are not tight": (_stats(tightBounds=False), "bounds"),
     "bounds": (_stats(minValues={"id": 7}), "bounds in the statistics of 10"),
     "nulls": (_stats(nullCount={"id": 2}), "bounds"),
     "row ids": (of_adds(baseRowId=7), "row ids"),
@@ -210,5 +230,6 @@ ALIKE: dict[str, Edit] = {
     "values": _spelled_otherwise,
     "no statistics": _without_stats,
     "no number of rows": _stats(numRecords=None),
+    "tight bounds": _stats(tightBounds=True),
     "no bounds": _stats(minValues=None, maxValues=None, nullCount=None),
 }
