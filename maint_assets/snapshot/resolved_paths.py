@@ -80,6 +80,13 @@ def resolved_directory(directory: str, root: TableRoot) -> str | None:
     return found[len(root.path) + 1 :]
 
 
+@lru_cache(maxsize=65_536)
+def is_behind_links(directory: str, root: TableRoot) -> bool:
+    """Whether links lead from a directory of the table elsewhere, inside or outside of it."""
+    spelled = f"{root.path}/{directory}" if directory else root.path
+    return root.is_local and os.path.realpath(spelled) != spelled
+
+
 def are_inside(paths: pa.Array) -> pa.Array:
     """``not is_outside`` of each path; False for null."""
     return pc.fill_null(pc.invert(are_outside(paths)), fill_value=False)

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import os
 import pathlib
+import re
 import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 8 * 1024 * 1024
 _ENTRIES = 8_192
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""How the kernel writes blanks and backslashes of mount points."""
 
 
 class FileEntry(msgspec.Struct, frozen=True):
@@ -157,17 +160,45 @@ def has_mounts(location: Location) -> bool:
         mounts = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    escaped = location.path.replace("\\", r"\134").replace(" ", r"\040").replace("\t", r"\011")
-    return any(line.split(" ")[4].startswith(f"{escaped}/") for line in mounts.splitlines())
+    points = (line.split(" ")[4] for line in mounts.split("\n") if line)
+    plain = (_OCTAL.sub(lambda match: chr(int(match[1], 8)), point) for point in points)
+    return any(point.startswith(f"{location.path}/") for point in plain)
 
 
-def file_id(path: str) -> str | None:
-    """Device and inode of a regular file, as text; None if there is none."""
+class FileId(NamedTuple):
+    """What tells one regular file from another."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+
+def file_id(path: str) -> FileId | None:
+    """The identity of a regular file, links followed; None if there is none."""
     try:
         found = pathlib.Path(path).stat()
     except (OSError, ValueError):
         return None
-    return f"inode {found.st_dev}:{found.st_ino}" if stat.S_ISREG(found.st_mode) else None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return FileId(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def device(location: Location) -> int:
+    """The number of the device that the directory lies on. Raises OSError."""
+    return pathlib.Path(location.path).stat().st_dev
+
+
+def link_targets(location: Location, directory: str) -> list[str]:
+    """The resolved absolute paths of the symbolic links in a directory, and of itself if it is one.
+
+    Empty if it does not exist. Raises StorageError.
+    """
+    with _scanned(location, directory) as found:
+        links = [entry.path for entry in found if entry.is_symlink()]
+    links += [f"{location.path}/{directory}"] if is_link(location, directory) else []
+    return [os.path.realpath(link) for link in links]
 
 
 def is_link(location: Location, path: str) -> bool:

@@ -2,8 +2,9 @@
 
 The log of a table that was moved, or that is mounted twice, may name its files by absolute paths of
 the other location. Deleting such a planned file would delete a live one. Two paths are taken for
-the same file when device and inode are equal; where the log's path does not exist on this machine,
-when the file names are equal.
+the same file when device and inode are equal; on two devices (an overlay shows the files of another
+under its own) when name, size and modification time are; where the log's path does not exist on
+this machine, when the file names are equal.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from maint_assets.datasets.columns import arrow_schema, batch_of, column
 from maint_assets.datasets.exchange import path_rows
 from maint_assets.datasets.parts import slice_batches
 from maint_assets.datasets.rows import encode_result, slices
-from maint_assets.snapshot.resolved_paths import are_inside
+from maint_assets.delta.paths import TableRoot
+from maint_assets.snapshot.resolved_paths import are_inside, directories_of, is_behind_links
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.valid_files import protects
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from maint_assets.vacuum.valid_files import Retained
 
 _MARKS_SCHEMA = T.StructType([
-    column("path", "string", "mark: device and inode, or the file name"),
+    column("path", "string", "mark: see identity_marks"),
     column("name", "string", "path of the file in the plan or in the log"),
     column("planned", "boolean"),
     column("missing", "boolean", "a live file that does not exist"),
@@ -85,15 +87,20 @@ def aliases(  # noqa: PLR0913
     *,
     table: str,
     retained: Retained,
+    everywhere: bool,
     parallelism: int,
     scratch: str,
 ) -> Aliases:
     """Compare the planned files with the retained files outside of the root or behind links.
 
-    ``plan`` and ``snapshot`` are the datasets of those stages.
+    ``plan`` and ``snapshot`` are the datasets of those stages. With ``everywhere``, or with a mount
+    below the root, all retained files are compared: a bind mount, or a file system that does not
+    tell names apart by case, gives a file a second path.
     """
     parts = [*slices(plan, "diff"), *slices(snapshot, "snapshot")]
-    mark = partial(_marks, location=Location(table, table), retained=retained)
+    location = Location(table, table)
+    everywhere = everywhere or read.has_mounts(location)
+    mark = partial(_marks, location=location, retained=retained, everywhere=everywhere)
     rows = path_rows(spark, parts, mark, parallelism=parallelism, scratch=scratch)
     total = NO_ALIASES
     for found in rows.then(_matched).values(Aliases):
@@ -101,19 +108,40 @@ def aliases(  # noqa: PLR0913
     return total
 
 
-def identity_mark(path: str) -> str:
-    """Mark of a file: device and inode if it exists, else its name.
+def identity_marks(location: Location, path: str) -> tuple[str, ...]:
+    """Marks of a retained file: its identities if it exists, else its name.
 
-    ``path`` is absolute or a URI, as in the snapshot.
+    ``path`` is absolute or a URI, as in the snapshot. On the device of the table, device and inode
+    tell whether two files are one.
     """
-    local = _FILE.sub("/", path)
-    return read.file_id(local) or _name(path)
+    found = read.file_id(_FILE.sub("/", path))
+    if found is None:
+        return (_name(path),)
+    is_near = found.device == read.device(location)
+    return _identities(path, found)[: 1 if is_near else 2]
 
 
 def planned_marks(location: Location, path: str) -> tuple[str, ...]:
-    """The marks that a path outside of the root has if it is the same file as ``path`` inside."""
-    known = read.file_id(f"{location.path}/{path}")
-    return (_name(path),) if known is None else (_name(path), known)
+    """The marks that another path has if it is the same file as ``path`` below the root."""
+    found = read.file_id(f"{location.path}/{path}")
+    return (_name(path), *(() if found is None else _identities(path, found)))
+
+
+def are_linked(paths: pa.Array, *, table: str) -> pa.Array:
+    """Mask of the paths below the root that are symbolic links, or behind one."""
+    location, root = Location(table, table), TableRoot.of(table)
+    pairs = zip(paths.to_pylist(), directories_of(paths).to_pylist(), strict=True)
+    found = [
+        read.is_link(location, path) or is_behind_links(directory, root)
+        for path, directory in pairs
+    ]
+    return pa.array(found, pa.bool_())
+
+
+def _identities(path: str, found: read.FileId) -> tuple[str, str]:
+    """The identity of a file on its device, and one that also holds where an overlay shows it."""
+    shown = f"{_name(path)}, {found.size} bytes, {found.modified_ns} ns"
+    return f"inode {found.device}:{found.inode}", shown
 
 
 def _name(path: str) -> str:
@@ -121,16 +149,15 @@ def _name(path: str) -> str:
 
 
 def _marks(
-    some: Iterable[PartSlice], *, location: Location, retained: Retained
+    some: Iterable[PartSlice], *, location: Location, retained: Retained, everywhere: bool
 ) -> Iterator[pa.RecordBatch]:
-    is_twice = read.has_mounts(location)
     for part in some:
         for batch in slice_batches(part, _READ[part.source]):
-            found = (
-                _planned(batch, location)
-                if part.source == "diff"
-                else _retained(batch.filter(protects(batch, retained)), location, is_twice=is_twice)
-            )
+            if part.source == "diff":
+                found = _planned(batch, location)
+            else:
+                kept = batch.filter(protects(batch, retained))
+                found = _retained(kept, location, everywhere=everywhere)
             yield batch_of(found, _MARKS_ARROW)
 
 
@@ -140,24 +167,23 @@ def _planned(batch: pa.RecordBatch, location: Location) -> Iterator[Mark]:
         yield from ((mark, path, True, False) for mark in planned_marks(location, path))
 
 
-def _retained(kept: pa.RecordBatch, location: Location, *, is_twice: bool) -> Iterator[Mark]:
-    """Marks of the retained files outside of the root and of links inside.
-
-    With a mount below the root, of all retained files: a bind mount gives a file a second path.
-    """
-    for path in kept["path"].filter(kept["inside"]).to_pylist():
-        if is_twice or read.is_link(location, path):
-            yield identity_mark(f"{location.path}/{path}"), path, False, False
-    outside = kept.filter(pc.invert(kept["inside"]))
-    vectors = kept.filter(
-        pc.and_(pc.is_valid(kept["dv_path"]), pc.invert(are_inside(kept["dv_path"])))
-    )
+def _retained(kept: pa.RecordBatch, location: Location, *, everywhere: bool) -> Iterator[Mark]:
+    """Marks of the retained files outside of the root and of links inside, or of all."""
+    vectors = kept.filter(pc.is_valid(kept["dv_path"]))
+    far = pc.invert(are_inside(vectors["dv_path"]))
+    for paths in (kept["path"].filter(kept["inside"]), vectors["dv_path"].filter(pc.invert(far))):
+        there = paths if everywhere else paths.filter(are_linked(paths, table=location.path))
+        for path in there.to_pylist():
+            for mark in identity_marks(location, f"{location.path}/{path}"):
+                yield mark, path, False, False
+    outside, vectors = kept.filter(pc.invert(kept["inside"])), vectors.filter(far)
     for rows, name in ((outside, "path"), (outside, "log_path"), (vectors, "dv_path")):
         for action, path in zip(rows["action"].to_pylist(), rows[name].to_pylist(), strict=True):
-            mark = identity_mark(path)
-            is_lost = action == "add" and mark == _name(path) and path.startswith(_LOCAL)
+            marks = identity_marks(location, path)
+            is_lost = action == "add" and marks == (_name(path),) and path.startswith(_LOCAL)
             missing = is_lost and name != "log_path"
-            yield mark, path, False, missing
+            # A lost file counts once, by its only mark.
+            yield from ((mark, path, False, missing) for mark in marks)
 
 
 def _matched(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

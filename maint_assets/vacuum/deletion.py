@@ -33,7 +33,7 @@ from maint_assets.snapshot.log import LOG, contiguous_after, log_files
 from maint_assets.snapshot.newer_commits import NewerCommits, refuse_old, refuse_other_table
 from maint_assets.storage import read, write
 from maint_assets.storage.location import Location
-from maint_assets.vacuum.aliases import identity_mark, planned_marks
+from maint_assets.vacuum.aliases import are_linked, identity_marks, planned_marks
 from maint_assets.vacuum.diff import DIFF_SCHEMA
 
 if TYPE_CHECKING:
@@ -220,6 +220,7 @@ class _Task:
             mark=plan.commit_mark,
             operation=Operation.VACUUM,
         )
+        self._marked, self._marks = set[str](), set[str]()
         self.done: dict[tuple[str, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
 
     def execute(self, rows: pa.Table) -> None:
@@ -273,10 +274,20 @@ class _Task:
         if newer.paths:
             beside = (path for path in paths if path.endswith(CHECKSUM_END))
             found |= {path for path in beside if checked_path(path) in newer.paths}
-        if newer.outside:
-            marks = {identity_mark(path) for path in newer.outside}
+        if marks := self._marks_since():
             found |= {p for p in paths if not marks.isdisjoint(planned_marks(self.location, p))}
         return found
+
+    def _marks_since(self) -> set[str]:
+        """Marks of the files that commits since the plan name outside of the root, or by a link."""
+        new, table = (self.newer.paths | self.newer.outside) - self._marked, self.location.path
+        self._marked |= new
+        inside = pa.array(sorted(new & self.newer.paths), pa.string())
+        if not read.has_mounts(self.location):
+            inside = inside.filter(are_linked(inside, table=table))
+        for path in (*(f"{table}/{path}" for path in inside.to_pylist()), *new - self.newer.paths):
+            self._marks.update(identity_marks(self.location, path))
+        return self._marks
 
     def _delete(self, planned: _Planned) -> write.Deletion:
         """Delete one path and return its outcome; an error of the storage fails this path only."""

@@ -51,10 +51,11 @@ DIFF_SCHEMA = T.StructType([
 
 KINDS = ("orphan", "removed", "dv", "cdc", "index", "checksum", "directory")
 
-MISSING, HELD, LINKED, LOST = "missing", "held", "linked", "lost"
+MISSING, HELD, LINKED, LOST, UNLISTED = "missing", "held", "linked", "lost", "unlisted"
 """Kinds of rows that are measured but not planned: active files missing from the storage, removed
-files that exist and stay (most are too young), valid files that are symbolic links, and existing
-files that the checkpoint lacks although a commit before it added them."""
+files that exist and stay (most are too young), valid files or directories of such that are symbolic
+links, existing files that the checkpoint lacks although a commit before it added them, and active
+files that exist but were not listed: by that name, or at all."""
 
 PLANNED = pc.field("kind").isin(KINDS)
 
@@ -67,6 +68,7 @@ DIFF_MEASURES = {
     "lost_files": Measure("count", where=pc.field("kind") == LOST),
     "lost_example": Measure("min", "path", where=pc.field("kind") == LOST),
     "linked_files": Measure("count", where=pc.field("kind") == LINKED),
+    "unlisted_files": Measure("count", where=pc.field("kind") == UNLISTED),
     "held_version": Measure("min", "removed_in_version", where=pc.field("kind") == HELD),
     **{f"kind_{name}": Measure("count", where=pc.field("kind") == name) for name in KINDS},
     **{f"bytes_{name}": Measure("sum", "size", where=pc.field("kind") == name) for name in KINDS},
@@ -98,8 +100,8 @@ FACT_SCHEMA = T.StructType([
 Paths = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
-IsMissing = Callable[[pa.Array], pa.Array]
-"""Mask of the active paths, none of them listed, that are missing from the storage."""
+Mask = Callable[[pa.Array], pa.Array]
+"""A mask of paths by a look at the storage."""
 
 _READ = {
     "snapshot": ["action", "path", "dv_path", "deletion_ms", "version", "operation", "commit_ms"],
@@ -123,6 +125,18 @@ _KIND_OF_NAME = (
 
 
 @dataclass(frozen=True, slots=True)
+class Looks:
+    """What the listing leaves to be looked for on the storage.
+
+    ``are_missing``: of active files that were not listed; None if only some files were.
+    ``are_linked``: of valid files, which are links or behind one; None if the listing shows links.
+    """
+
+    are_missing: Mask | None = None
+    are_linked: Mask | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Sources:
     """The datasets of the three stages from which a plan is made."""
 
@@ -136,27 +150,28 @@ def diff(
     sources: Sources,
     *,
     cutoff_ms: int,
-    is_missing: IsMissing,
+    looks: Looks,
     parallelism: int,
     scratch: str,
 ) -> Rows:
     """Files that VACUUM may delete, and directories with nothing left below them: DIFF_SCHEMA.
 
     Planned files were last modified before the cutoff; one exactly at it stays. Rows of the kinds
-    MISSING, HELD, LINKED and LOST are not part of the plan. A MISSING row is an active file that
-    was not listed and for which ``is_missing`` holds.
+    MISSING, HELD, LINKED, LOST and UNLISTED are not part of the plan.
     """
     read = [
         *slices(sources.snapshot, "snapshot"),
         *slices(sources.valid_files, "valid_files"),
         *slices(sources.listing, "listing"),
     ]
-    facts = partial(path_facts, cutoff_ms=cutoff_ms)
+    facts = partial(path_facts, cutoff_ms=cutoff_ms, are_linked=looks.are_linked)
     every = path_rows(spark, read, facts, parallelism=parallelism, scratch=scratch)
-    return every.then(partial(planned_rows, is_missing=is_missing))
+    return every.then(partial(planned_rows, are_missing=looks.are_missing))
 
 
-def path_facts(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.RecordBatch]:
+def path_facts(
+    read: Iterable[PartSlice], *, cutoff_ms: int, are_linked: Mask | None = None
+) -> Iterator[pa.RecordBatch]:
     """Facts about paths from slices of the three sources: SAID_SCHEMA."""
     kept: set[str] = set()
     for part in read:
@@ -164,19 +179,14 @@ def path_facts(read: Iterable[PartSlice], *, cutoff_ms: int) -> Iterator[pa.Reco
             if part.source == "snapshot":
                 yield from _removed(batch)
             elif part.source == "valid_files":
-                yield from _valid(batch)
+                yield from _valid(batch, are_linked)
                 yield _kept_above(pc.unique(directories_of(batch["path"])), kept)
             else:
                 yield from _listed(batch, cutoff_ms, kept)
 
 
-def nothing_is_missing(paths: pa.Array) -> pa.Array:
-    """Mask without a True: VACUUM LITE does not look for active files."""
-    return pa.repeat(pa.scalar(value=False), len(paths))
-
-
 def planned_rows(
-    every: Iterable[pa.RecordBatch], *, is_missing: IsMissing
+    every: Iterable[pa.RecordBatch], *, are_missing: Mask | None
 ) -> Iterator[pa.RecordBatch]:
     """The plan and the measured rows, from all facts about some paths: DIFF_SCHEMA.
 
@@ -197,11 +207,16 @@ def planned_rows(
     yield from _planned(rows.take(candidate[is_dir & ~named & ~facts.each("kept")]), "directory")
     held = rows.take(facts.rows_of("removed", found))
     yield from _planned(held, HELD, version=pc.fill_null(held["version"], 0))
-    yield from _planned(rows.take(facts.first("link")[named & facts.each("link")]), LINKED)
+    leads = facts.each("link") & (named | facts.each("kept"))
+    yield from _planned(rows.take(facts.first("link")[leads]), LINKED)
     lost = facts.each("lost") & ~active & (listed | found)
     yield from _planned(rows.take(facts.first("lost")[lost]), LOST)
+    if are_missing is None:
+        return
     unlisted = rows.take(facts.first("active")[active & ~listed & ~found])
-    yield from _planned(unlisted.filter(is_missing(_array(unlisted["path"]))), MISSING)
+    gone = are_missing(_array(unlisted["path"]))
+    yield from _planned(unlisted.filter(gone), MISSING)
+    yield from _planned(unlisted.filter(pc.invert(gone)), UNLISTED)
 
 
 class _Facts:
@@ -274,11 +289,13 @@ def _listed(batch: pa.RecordBatch, cutoff_ms: int, kept: set[str]) -> Iterator[p
     yield _kept_above(pc.unique(stays["parent"]), kept)
 
 
-def _valid(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _valid(batch: pa.RecordBatch, are_linked: Mask | None) -> Iterator[pa.RecordBatch]:
     paths, active = batch["path"], pc.starts_with(batch["reason"], "active")
     kind = pc.if_else(active, FACTS.index("active"), FACTS.index("valid"))
     yield _facts(pc.cast(kind, pa.int64()), paths)
     yield _facts("lost", paths.filter(pc.starts_with(batch["reason"], "lost")))
+    if are_linked is not None:
+        yield _facts("link", paths.filter(are_linked(paths)))
     checksums = paths.filter(pc.match_substring_regex(paths, _CHECKSUM))
     yield _facts("named", pc.replace_substring_regex(checksums, _CHECKSUM, r"\1\2"))
 

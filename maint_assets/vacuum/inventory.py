@@ -305,7 +305,8 @@ class _ListedRows:
         directory, _, name = path.rpartition("/")
         if is_dir:
             nested = self._entered.is_table(path)
-            hidden = nested or self._walk.hides_directory(name)
+            hidden = nested or self._walk.hides_directory(name) or path in self._walk.of_log
             yield path, directory, 0, modified_ms, True, hidden, nested
         else:
-            yield path, directory, size or 0, modified_ms, False, self._walk.hides_file(name), False
+            hidden = self._walk.hides_file(name) or path in self._walk.of_log
+            yield path, directory, size or 0, modified_ms, False, hidden, False

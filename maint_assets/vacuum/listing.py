@@ -242,6 +242,8 @@ def _rows(walk: Walk, listed: list[tuple[str, read.Entries]]) -> pa.RecordBatch:
     odd = _may_hide(spelled, walk)
     hidden = _where(walk.hides_directory, spelled, pc.and_(odd, is_dir))
     hidden = pc.or_(hidden, _where(walk.hides_file, spelled, pc.and_not(odd, is_dir)))
+    if walk.of_log:
+        hidden = pc.or_(hidden, pc.is_in(path, pa.array(walk.of_log, pa.string())))
     closed = pc.or_(pc.invert(plain), hidden)
     nested = _where(walk.is_table, path, pc.and_(is_dir, pc.invert(closed)))
     size = pc.if_else(is_dir, 0, pa.array(sizes, pa.int64()))

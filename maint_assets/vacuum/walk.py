@@ -8,16 +8,23 @@ import msgspec
 
 from maint_assets.delta.names import checked_name, is_hidden, is_log_name
 from maint_assets.delta.paths import parents
+from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
 
+_LOG_DIRECTORIES = (LOG, SIDECARS, STAGED)
+
 
 class Walk(msgspec.Struct, frozen=True):
-    """A walk over a table. ``iceberg``: whether the table keeps UniForm metadata (hidden)."""
+    """A walk over a table. ``iceberg``: whether the table keeps UniForm metadata (hidden).
+
+    ``of_log``: files and directories below the root to which links of the log lead (hidden).
+    """
 
     table: str
     partition_columns: list[str]
     iceberg: bool
+    of_log: list[str] = []
 
     @property
     def location(self) -> Location:
@@ -45,11 +52,22 @@ class Walk(msgspec.Struct, frozen=True):
     def enters(self, directory: str, name: str) -> bool:
         """Whether the walk enters a directory: visible, named in UTF-8, no Delta table itself."""
         visible = not self.hides_directory(name) and read.is_utf8(name)
-        return visible and not self.is_table(f"{directory}{name}")
+        path = f"{directory}{name}"
+        return visible and path not in self.of_log and not self.is_table(path)
 
     def is_table(self, directory: str) -> bool:
         """Whether a directory below the root holds a Delta log of its own."""
         return read.exists(self.location, f"{directory}/_delta_log")
+
+
+def behind_log_links(location: Location) -> list[str]:
+    """Paths below the root, relative to it, to which symbolic links of the log lead.
+
+    Some keep the log, or old files of it, elsewhere. Raises StorageError.
+    """
+    root = f"{location.path}/"
+    targets = [each for at in _LOG_DIRECTORIES for each in read.link_targets(location, at)]
+    return sorted({each.removeprefix(root) for each in targets if each.startswith(root)})
 
 
 class Entered:
@@ -68,7 +86,8 @@ class Entered:
 
     def shows_file(self, path: str) -> bool:
         """Whether the walk reports a file of that path as a candidate."""
-        return not self.walk.hides_file(path.rpartition("/")[2]) and self.reaches(path)
+        is_hidden = self.walk.hides_file(path.rpartition("/")[2]) or path in self.walk.of_log
+        return not is_hidden and self.reaches(path)
 
     def is_table(self, directory: str) -> bool:
         """Whether a directory that the walk reaches is the root of another Delta table."""

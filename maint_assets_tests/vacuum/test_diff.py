@@ -82,7 +82,7 @@ def plan(sources: Sources, buckets: int) -> set[tuple[Any, ...]]:
         for number in range(buckets)
         for batch in planned_rows(
             every.filter(pa.array([each == number for each in bucket], pa.bool_())).to_batches(),
-            is_missing=lambda paths: pa.repeat(pa.scalar(value=True), len(paths)),
+            are_missing=lambda paths: pa.repeat(pa.scalar(value=True), len(paths)),
         )
         for row in batch.to_pylist()
     }

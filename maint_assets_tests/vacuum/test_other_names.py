@@ -1,17 +1,25 @@
 """Files of a table that are reached by another way than the walk below its root."""
 
+import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets.errors import GuardError
+from maint_assets.storage import read
+from maint_assets.storage.location import Location
 from maint_assets_tests.oracles import delta_rs, delta_spark
-from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.builder import TableBuilder, tree
 from maint_assets_tests.support.chain import Chain, files
+from maint_assets_tests.support.mounts import mount
 from maint_assets_tests.vacuum.conftest import ChainOf
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -232,3 +240,210 @@ def test_a_file_added_and_removed_by_two_spellings_of_its_path_is_removed(
     done = chain.compact().done
     assert done is not None and done.files_removed == 2
     assert delta_spark.rows(spark, table.path) == rows
+
+
+@pytest.mark.parametrize("way", ["link", "mount"])
+def test_a_live_vector_that_is_a_link_or_a_mount_refuses_a_plan_with_what_it_leads_to(
+    tmp_path: Path, chain_of: ChainOf, way: str
+) -> None:
+    table = story(tmp_path / "t").delete_rows("a", 0)
+    (vector,) = table.path.glob("deletion_vector_*.bin")
+    (table.path / "d").mkdir()
+    with moved(vector, table.path / "d/it", way):
+        table.age("**/*", 9)
+
+        with pytest.raises(GuardError, match="names by another path, d/it among them"):
+            chain_of(table.path).vacuum()
+
+    assert (table.path / "d/it").exists()
+
+
+@contextlib.contextmanager
+def moved(file: Path, to: Path, way: str) -> Iterator[None]:
+    """A file that lies elsewhere, and is seen at its place through a link or a mount."""
+    file.rename(to)
+    if way == "link":
+        file.symlink_to(to)
+        yield
+        return
+    if os.geteuid():
+        pytest.skip("only root mounts a file")
+    file.touch()
+    subprocess.run(["mount", "--bind", to, file], check=True)
+    yield
+    subprocess.run(["umount", file], check=True)
+
+
+@pytest.mark.parametrize("mode", ["lite", "inventory"])
+@pytest.mark.parametrize("what", ["file", "partition"])
+def test_other_listings_than_a_walk_see_that_a_live_file_is_a_link(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, mode: str, what: str
+) -> None:
+    """They have no links: a removed file to which one leads was deleted."""
+    path = tmp_path / "t"
+    table = TableBuilder(path).at(days_ago=9).create(partition_columns=["p"])
+    table.add("a", partition={"p": "1"}).add("old", partition={"p": "2"}).remove("old")
+    live, removed = path / "p=1/a", path / "p=2/old"
+    live.rename(removed)
+    if what == "file":
+        live.symlink_to(removed)
+    else:
+        (path / "p=1").rmdir()
+        (tmp_path / "p1").mkdir()
+        (tmp_path / "p1/a").symlink_to(removed)
+        (path / "p=1").symlink_to(tmp_path / "p1")
+    table.age("**/*", 9)
+    asked: dict[str, Any] = {"mode": "lite"}
+    if mode == "inventory":
+        rows = [{"path": str(removed), "size": 1, "isDir": False, "modificationTime": 1}]
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "inventory.parquet")
+        asked = {"mode": "inventory", "inventory": f"{tmp_path}/inventory.parquet"}
+    before = delta_spark.rows(spark, path)
+
+    with pytest.raises(GuardError, match="names by another path, p=2/old among them"):
+        chain_of(path, **asked).vacuum()
+
+    assert delta_spark.rows(spark, path) == before
+
+
+def test_a_partition_that_leads_out_of_the_table_and_back_by_a_mount_keeps_its_files(
+    spark: SparkSession, tmp_path: Path, mounted: Path, chain_of: ChainOf
+) -> None:
+    table = TableBuilder(tmp_path / "t").at(days_ago=9).create(partition_columns=["p"])
+    table.add("a", partition={"p": "1"})
+    (table.path / "p=1").rename(table.path / "store")
+    (table.path / "p=1").symlink_to(mounted / "store")
+    table.age("**/*", 9)
+
+    with pytest.raises(GuardError, match="names by another path, store/a among them"):
+        chain_of(table.path).vacuum()
+
+    assert len(delta_spark.rows(spark, table.path)) == 2
+
+
+@pytest.mark.parametrize("way", ["link", "mount"])
+def test_a_newer_commit_that_names_a_link_to_a_planned_file_keeps_it(
+    tmp_path: Path, chain_of: ChainOf, way: str
+) -> None:
+    table = story(tmp_path / "t").stray("d/it").age("**/*", 9)
+    chain = chain_of(table.path)
+    report = chain.plan()
+    assert {"d/it", "gone"} <= files(report)
+    with moved(table.path / "gone", table.path / "tmp", way):
+        Path(table.path / "tmp").replace(table.path / "d/it")
+        if way == "link":
+            (table.path / "gone").unlink()
+            (table.path / "gone").symlink_to("d/it")
+        table.commit([{"add": table.live["a"] | {"path": "gone"}}])
+
+        done = chain.execute(report)
+
+    assert chain.ledger(done)["d/it"] == ("skipped", "named by a commit newer than the plan")
+
+
+def test_a_mount_below_a_root_with_any_name_is_seen(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root mounts a directory")
+    root = tmp_path / "a b\n#\\\tc"
+    (root / "m").mkdir(parents=True)
+    location = Location.of(str(root))
+    assert not read.has_mounts(location)
+
+    subprocess.run(["mount", "--bind", tmp_path, root / "m"], check=True)
+    try:
+        assert read.has_mounts(location)
+    finally:
+        subprocess.run(["umount", root / "m"], check=True)
+
+
+def test_a_live_file_that_an_overlay_shows_as_another_is_refused(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    """It has another device and inode there."""
+    if os.geteuid():
+        pytest.skip("only root mounts an overlay")
+    for name in ("upper", "work", "m"):
+        (tmp_path / name).mkdir()
+    absolute(story(tmp_path / "t"), "b", f"file:{tmp_path}/m/b")
+    layers = f"lowerdir={tmp_path}/t,upperdir={tmp_path}/upper,workdir={tmp_path}/work"
+    mount("-t", "overlay", "overlay", "-o", layers, str(tmp_path / "m"))
+    try:
+        shown, own = read.file_id(f"{tmp_path}/m/b"), read.file_id(f"{tmp_path}/t/b")
+        if shown is None or own is None or shown.device == own.device:
+            pytest.skip("this overlay shows the device of the files below")
+
+        with pytest.raises(GuardError, match="names by another path, b among them"):
+            chain_of(tmp_path / "t", **ALLOWED).vacuum()
+    finally:
+        subprocess.run(["umount", tmp_path / "m"], check=True)
+
+    assert (tmp_path / "t/b").exists()
+
+
+def test_a_copy_of_a_table_may_have_the_files_of_the_original_beside_its_own(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    """On one device, equal names, sizes and times do not make one file of two."""
+    table = absolute(story(tmp_path / "t"), "b", f"file:{tmp_path}/other/b")
+    shutil.copytree(table.path, tmp_path / "other")
+
+    done = chain_of(table.path).vacuum()
+
+    assert (done.error, files(done)) == (None, {"b", "gone"})
+    assert (tmp_path / "other/b").exists()
+
+
+def test_where_a_live_file_was_not_listed_another_name_of_it_is_no_leave_to_delete_it(
+    tmp_path: Path, chain_of: ChainOf
+) -> None:
+    """A hard link plays what a file system does that does not tell names apart by case."""
+    table = TableBuilder(tmp_path).at(days_ago=9).create(partition_columns=["p"])
+    table.add("a", partition={"p": "1"}).stray("p=1/_delta_log/x")
+    os.link(tmp_path / "p=1/a", tmp_path / "A")
+    table.age("**/*", 9)
+
+    with pytest.raises(GuardError, match="names by another path, A among them"):
+        chain_of(tmp_path).vacuum()
+
+    assert (tmp_path / "A").exists()
+
+
+@pytest.mark.parametrize("mode", ["full", "inventory"])
+@pytest.mark.parametrize("what", ["sidecars", "sidecar", "log", "hint"])
+def test_what_links_of_the_log_lead_to_stays(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, what: str, mode: str
+) -> None:
+    table = TableBuilder(tmp_path / "t").at(days_ago=9).create(features=("v2Checkpoint",))
+    table.add("a", "gone").remove("gone").checkpoint("v2-json", parts=1)
+    (table.log / "_last_checkpoint").write_text('{"version":2,"size":3}')
+    place = {
+        "sidecars": table.log / "_sidecars",
+        "sidecar": next((table.log / "_sidecars").iterdir()),
+        "log": table.log,
+        "hint": table.log / "_last_checkpoint",
+    }[what]
+    to = table.path / "kept" / ("it" if place.is_file() else "d")
+    to.parent.mkdir()
+    place.rename(to)
+    place.symlink_to(to)
+    table.age("**/*", 9)
+    before, asked = tree(table.path), dict[str, Any]()
+    if mode == "inventory":
+        entries = [path for path in table.path.rglob("*") if path.is_file()]
+        rows = [
+            {
+                "path": str(path),
+                "size": path.stat().st_size,
+                "isDir": False,
+                "modificationTime": path.stat().st_mtime_ns // 1_000_000,
+            }
+            for path in entries
+        ]
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "inventory.parquet")
+        asked = {"mode": "inventory", "inventory": f"{tmp_path}/inventory.parquet"}
+
+    done = chain_of(table.path, log_commits=False, **asked).vacuum()
+
+    assert (done.error, files(done)) == (None, {"gone"})
+    assert before.keys() - tree(table.path) == {"gone"}
+    assert len(delta_spark.rows(spark, table.path)) == 2

@@ -32,16 +32,16 @@ from maint_assets.snapshot.summary import (
 from maint_assets.storage import read
 from maint_assets.storage.location import Location
 from maint_assets.vacuum import history
-from maint_assets.vacuum.aliases import NO_ALIASES, Aliases, aliases
+from maint_assets.vacuum.aliases import NO_ALIASES, Aliases, aliases, are_linked
 from maint_assets.vacuum.cross_checks import are_missing
 from maint_assets.vacuum.diff import (
     DIFF_MEASURES,
     DIFF_SCHEMA,
     KINDS,
     PLANNED,
+    Looks,
     Sources,
     diff,
-    nothing_is_missing,
 )
 from maint_assets.vacuum.handled import handled_version
 from maint_assets.vacuum.inventory import (
@@ -74,7 +74,7 @@ from maint_assets.vacuum.valid_files import (
     Retained,
     valid_files,
 )
-from maint_assets.vacuum.walk import Walk
+from maint_assets.vacuum.walk import Walk, behind_log_links
 
 if TYPE_CHECKING:
     from maint_assets.assets.stage_run import StageRun
@@ -82,7 +82,6 @@ if TYPE_CHECKING:
     from maint_assets.config import VacuumSettings
     from maint_assets.datasets.rows import Rows
     from maint_assets.snapshot.head import TableHead
-    from maint_assets.vacuum.diff import IsMissing
 
 
 def snapshot_stage(run: StageRun) -> StageResult:
@@ -171,8 +170,13 @@ def _listed(run: StageRun, walk: Walk, seen: SnapshotSummary) -> Dataset:
 
 
 def _walk(seen: SnapshotSummary) -> Walk:
-    root = Location.of(seen.table).path
-    return Walk(table=root, partition_columns=seen.partition_columns, iceberg=seen.iceberg)
+    location = Location.of(seen.table)
+    return Walk(
+        table=location.path,
+        partition_columns=seen.partition_columns,
+        iceberg=seen.iceberg,
+        of_log=behind_log_links(location),
+    )
 
 
 def _written_listing(run: StageRun, rows: list[Rows]) -> Dataset:
@@ -215,20 +219,22 @@ def diff_stage(run: StageRun) -> StageResult:
             run.spark,
             sources,
             cutoff_ms=seen.cutoff_ms or 0,
-            is_missing=_is_missing(found.mode, seen),
+            looks=_looks(found.mode, Location.of(seen.table).path),
             parallelism=run.parallelism,
             scratch=scratch,
         )
         written = run.output.write_rows([rows], DIFF_SCHEMA, DIFF_MEASURES, keep=PLANNED)
-    elsewhere = _aliases(run, seen, linked=written.metrics["linked_files"])
+    linked, unlisted = written.metrics["linked_files"], written.metrics["unlisted_files"]
+    elsewhere = _aliases(run, seen, linked=linked, unlisted=unlisted if found.mode == "full" else 0)
     plan = _plan(seen, found, elsewhere, written=written)
     history.log_planned(plan, dry_run=True)
     return run.result(written, _diff_summary(written, plan))
 
 
-def _aliases(run: StageRun, seen: SnapshotSummary, *, linked: int) -> Aliases:
+def _aliases(run: StageRun, seen: SnapshotSummary, *, linked: int, unlisted: int) -> Aliases:
     """Paths of the plan that are the same files as live ones outside the root or behind links."""
-    if not seen.outside and not linked and not read.has_mounts(Location.of(seen.table)):
+    is_odd, is_linked = unlisted > 0, seen.outside or linked
+    if not is_odd and not is_linked and not read.has_mounts(Location.of(seen.table)):
         return NO_ALIASES
     with run.output.scratch() as scratch:
         return aliases(
@@ -237,6 +243,7 @@ def _aliases(run: StageRun, seen: SnapshotSummary, *, linked: int) -> Aliases:
             run.upstream("snapshot").parts(),
             table=Location.of(seen.table).path,
             retained=_retained(seen),
+            everywhere=is_odd,
             parallelism=run.parallelism,
             scratch=scratch,
         )
@@ -246,11 +253,11 @@ def _retained(seen: SnapshotSummary) -> Retained:
     return Retained(seen.cutoff_ms or 0, seen.checkpoint_ms)
 
 
-def _is_missing(mode: str, seen: SnapshotSummary) -> IsMissing:
-    """The rule by which a live file counts as missing, for a kind of listing."""
-    if mode == "lite":
-        return nothing_is_missing
-    return partial(are_missing, table=Location.of(seen.table).path)
+def _looks(mode: str, table: str) -> Looks:
+    return Looks(
+        are_missing=None if mode == "lite" else partial(are_missing, table=table),
+        are_linked=None if mode == "full" else partial(are_linked, table=table),
+    )
 
 
 def _refuse_workspace_inside(run: StageRun, head: TableHead) -> None:
