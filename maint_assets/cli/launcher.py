@@ -174,13 +174,27 @@ def _error(result: dg.ExecuteInProcessResult) -> MaintError | None:
         if event.is_step_failure:
             failure = event.step_failure_data
             marked = failure.user_failure_data and failure.user_failure_data.metadata.get("error")
-            typed = of_text(str(marked.value)) if marked else None
+            typed = of_text(str(marked.value)) if marked else _failed_check(result)
             return typed or _untyped(str(event.step_key), failure.error)
         if event.is_run_failure:
             return _untyped("run", event.job_failure_data.error)
     if result.success:
         return None
     return MaintError("run", "failed before its first stage", "run again with --debug")
+
+
+def _failed_check(result: dg.ExecuteInProcessResult) -> MaintError | None:
+    """The first check that failed so that its stage failed, with what it found."""
+    for event in result.all_events:
+        if event.event_type != dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            continue
+        check = event.asset_check_evaluation_data
+        if check.blocking and not check.passed and check.severity == dg.AssetCheckSeverity.ERROR:
+            shown = ", ".join(f"{name} {value.value}" for name, value in check.metadata.items())
+            found = f"the check {check.check_name} failed: {shown}"
+            remedy = "find out what else writes or deletes there; the ledger lists what was deleted"
+            return MaintError("/".join(check.asset_key.path), found, remedy)
+    return None
 
 
 def _untyped(where: str, cause: SerializableErrorInfo | None) -> MaintError:

@@ -95,17 +95,18 @@ def _close(
     schema: pa.Schema,
     table: str,
 ) -> None:
-    """Record the outcomes of the rows that were reached, and remove the intent."""
+    """Record the outcomes of the rows that were reached, and remove the intent.
+
+    Another host may have taken this batch for dead and settled it by what it saw: then the outcomes
+    are recorded beside its own.
+    """
     rows, outcomes = acted
-    if outcomes:
-        record(
-            ledger,
-            rows.slice(0, len(outcomes)),
-            outcomes,
-            schema=schema,
-            table=table,
-            batch=batch,
-        )
+    reached = rows.slice(0, len(outcomes))
+    for name in (batch, str(uuid.uuid4())):
+        if not outcomes or record(
+            ledger, reached, outcomes, schema=schema, table=table, batch=name
+        ):
+            break
     intents.remove_intent(ledger, batch)
 
 
@@ -156,13 +157,12 @@ def record(
     *,
     schema: pa.Schema,
     table: str,
-    batch: str | None = None,
-) -> None:
+    batch: str,
+) -> bool:
     """Write planned rows with their outcomes, errors and batch id as one file of the ledger.
 
-    Raises StorageError.
+    False if that batch is recorded already. Raises StorageError.
     """
-    batch = batch or str(uuid.uuid4())
     outcome_columns = {
         "outcome": pa.array([done.outcome for done in outcomes], pa.string()),
         "error": pa.array([done.error for done in outcomes], pa.string()),
@@ -174,7 +174,7 @@ def record(
     body = io.BytesIO()
     pq.write_table(pa.Table.from_arrays(columns, schema=schema), body)
     try:
-        write.put_if_absent(ledger, _part(batch), body.getvalue())
+        return write.put_if_absent(ledger, _part(batch), body.getvalue())
     except OSError as error:
         raise StorageError(
             table,

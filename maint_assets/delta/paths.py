@@ -73,6 +73,11 @@ def decoded(raw: str) -> str:
     return _ESCAPES.sub(_unescaped, raw) if "%" in raw else raw
 
 
+def _as_java(raw: str) -> str:
+    """Decode percent-escapes once, as Java does: what is not UTF-8 becomes U+FFFD."""
+    return _ESCAPES.sub(lambda match: unquote_to_bytes(match[0]).decode("utf-8", "replace"), raw)
+
+
 def relative(raw: str, root: TableRoot) -> str:
     """Resolve a log path: decoded, and relative to the root if inside it, else absolute.
 
@@ -98,8 +103,8 @@ def spellings(raw: str, root: TableRoot) -> tuple[str, ...]:
     """
     found = [relative(raw, root)]
     if "%" in raw:
-        match = _URI.fullmatch(raw)
-        found.append(_within(_Place.of(*match.groups()), root) if match else _located(raw, root))
+        names = dict.fromkeys((raw, _as_java(raw)))
+        found += [relative_name(name, root) for name in names]
     return tuple(path for path in dict.fromkeys(found) if path and not is_outside(path))
 
 

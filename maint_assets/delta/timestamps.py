@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ _UNITS = (
     ("millisecond", 1),
 )
 
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FIRST_MS = -62_135_596_800_000
+_LAST_MS = 253_402_300_799_999
 
 LEAST_MS = 100_000_000_000
 """Timestamps below this (in 1973) are not in ms: some writers use 0, or seconds."""
@@ -31,6 +36,12 @@ def monotonic(times: Sequence[tuple[int, int]]) -> dict[int, int]:
         last = time_ms if last is None else max(time_ms, last + 1)
         adjusted[version] = last
     return adjusted
+
+
+def utc(time_ms: int) -> datetime:
+    """A time in UTC; one before year 1 or after 9999 becomes the first or last of these."""
+    shown_ms = min(max(time_ms, _FIRST_MS), _LAST_MS)
+    return _EPOCH + timedelta(milliseconds=shown_ms)
 
 
 def duration_text(length_ms: int) -> str:

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from maint_assets.datasets.columns import batch_of
 from maint_assets.delta.actions import is_only_add, may_hold, parse_action
 from maint_assets.delta.paths import TableRoot
-from maint_assets.delta.timestamps import LEAST_MS
 from maint_assets.errors import CorruptLogError
 from maint_assets.snapshot.log_units import log_errors, unit_lines
 from maint_assets.snapshot.resolved_paths import resolved_columns, vector_path
@@ -203,11 +202,11 @@ def _commits(found: list[_CommitSource]) -> pa.RecordBatch:
 
 
 def _commit_ms(info: CommitInfo, unit: LogUnit) -> int | None:
-    """Commit time in ms: the in-commit timestamp once enabled, else the file time.
+    """Commit time in ms: the later of the file time and, once enabled, the in-commit timestamp.
 
-    In-commit timestamps that are too small to be in ms are ignored.
+    A writer whose clock is behind must not shorten the retention.
     """
-    ict_ms = info.in_commit_timestamp or 0
-    if unit.ict_from is not None and unit.version >= unit.ict_from and ict_ms >= LEAST_MS:
-        return ict_ms
-    return unit.commit_ms
+    is_enabled = unit.ict_from is not None and unit.version >= unit.ict_from
+    if not is_enabled or unit.commit_ms is None:
+        return unit.commit_ms
+    return max(info.in_commit_timestamp or 0, unit.commit_ms)

@@ -9,6 +9,7 @@ from maint_assets.delta.deletion_vectors import file_path
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import LogFile, commit_name
 from maint_assets.delta.paths import TableRoot, is_outside
+from maint_assets.delta.properties import TableProperties
 from maint_assets.delta.timestamps import duration_text
 from maint_assets.errors import StalePlanError
 from maint_assets.snapshot.commits import (
@@ -27,7 +28,7 @@ from maint_assets.snapshot.resolved_paths import (
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from maint_assets.delta.actions import Action
     from maint_assets.snapshot.head import TableHead
@@ -64,7 +65,8 @@ class NewerCommits:
     ``paths`` are inside the table, ``outside`` are all others. ``mark`` is the digest of the
     version's commit (``commit_mark``). ``refresh`` raises StalePlanError if that commit has changed
     or the table was replaced, UnsupportedFeatureError if the new protocol does not allow
-    ``operation``, and LogGapError if a commit is missing.
+    ``operation``, LogGapError if a commit is missing, and what ``refuse`` raises for the properties
+    that a commit sets.
     """
 
     def __init__(
@@ -75,11 +77,13 @@ class NewerCommits:
         version: int,
         mark: str,
         operation: Operation,
+        refuse: Callable[[TableProperties], None] | None = None,
     ) -> None:
         self.version = version
         self.paths: set[str] = set()
         self.outside: set[str] = set()
         self._location, self._table_id, self._operation = location, table_id, operation
+        self._refuse = refuse
         self._root = TableRoot.of(location.path)
         self._log: tuple[int, ...] | None = None
         self._marks = {version: mark}
@@ -133,6 +137,8 @@ class NewerCommits:
         table = self._location.uri
         if action.metaData is not None and action.metaData.id != self._table_id:
             raise StalePlanError(table, "the table was replaced by another one", "plan again")
+        if action.metaData is not None and self._refuse is not None:
+            self._refuse(TableProperties.of(action.metaData.configuration, table=table))
         if action.protocol is not None:
             refuse_unsupported(action.protocol, self._operation, table=table)
 

@@ -74,7 +74,7 @@ def behind_links(path: str, root: TableRoot) -> str | None:
 def resolved_directory(directory: str, root: TableRoot) -> str | None:
     """The resolved directory, if links lead elsewhere inside the table; else None."""
     spelled = f"{root.path}/{directory}"
-    found = os.path.realpath(spelled)
+    found = _real(spelled)
     if found == spelled or not f"{found}/".startswith(f"{root.path}/"):
         return None
     return found[len(root.path) + 1 :]
@@ -84,7 +84,7 @@ def resolved_directory(directory: str, root: TableRoot) -> str | None:
 def is_behind_links(directory: str, root: TableRoot) -> bool:
     """Whether links lead from a directory of the table elsewhere, inside or outside of it."""
     spelled = f"{root.path}/{directory}" if directory else root.path
-    return root.is_local and os.path.realpath(spelled) != spelled
+    return root.is_local and _real(spelled) != spelled
 
 
 def are_inside(paths: pa.Array) -> pa.Array:
@@ -115,4 +115,12 @@ def through_links(path: str, root: TableRoot) -> str:
 
 @lru_cache(maxsize=4096)
 def _resolved(directory: str) -> str:
-    return os.path.realpath(directory)
+    return _real(directory)
+
+
+def _real(directory: str) -> str:
+    """The directory without links; unchanged if no directory can have that name (with a NUL)."""
+    try:
+        return os.path.realpath(directory)
+    except ValueError:
+        return directory

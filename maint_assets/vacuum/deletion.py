@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from maint_assets.delta.properties import TableProperties
     from maint_assets.snapshot.head import TableHead
     from maint_assets.vacuum.plan import Limits, VacuumPlan
 
@@ -97,14 +98,25 @@ def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
     refuse_unsupported(head.protocol, Operation.VACUUM, table=plan.table)
     refuse_other_commit(location, plan.version, plan.commit_mark)
     contiguous_after(log_files(location), plan.version, table=plan.table)
-    own_ms = head.properties.deleted_file_retention_ms
-    if own_ms > max(plan.retention_ms, plan.table_retention_ms):
-        raise StalePlanError(
-            plan.table, "the table's retention was raised since the plan", "plan again"
-        )
+    _refuse_raised_retention(plan, head.properties)
     if not limits.allow_clock_skew:
         write.refuse_clock_skew(location, LOG, now_ms=now_ms)
     return head
+
+
+def _refuse_raised_retention(plan: VacuumPlan, properties: TableProperties) -> None:
+    if properties.deleted_file_retention_ms > max(plan.retention_ms, plan.table_retention_ms):
+        raise StalePlanError(
+            plan.table, "the table's retention was raised since the plan", "plan again"
+        )
+
+
+def _refuse_newer_properties(plan: VacuumPlan, properties: TableProperties) -> None:
+    """Raise StalePlanError if a commit since the plan protects more of the table than the plan."""
+    _refuse_raised_retention(plan, properties)
+    if properties.iceberg:  # its metadata lie in a directory that the walk hides then
+        found = "a commit since the plan sets the properties of a table with UniForm"
+        raise StalePlanError(plan.table, found, "plan again")
 
 
 def deletion(
@@ -219,6 +231,7 @@ class _Task:
             version=plan.version,
             mark=plan.commit_mark,
             operation=Operation.VACUUM,
+            refuse=partial(_refuse_newer_properties, plan),
         )
         self._marked, self._marks = set[str](), set[str]()
         self.done: dict[tuple[str, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))

@@ -7,10 +7,10 @@ and log searches show the same as for Delta's own VACUUM.
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from maint_assets.commit.transaction import commit_record
+from maint_assets.delta.timestamps import utc
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
 
@@ -62,7 +62,7 @@ def end(
 
 def log_planned(plan: VacuumPlan, *, dry_run: bool) -> None:
     """Log the messages of Delta Spark about a plan."""
-    cutoff = datetime.fromtimestamp(plan.cutoff_ms / 1000, timezone.utc)
+    cutoff = utc(plan.cutoff_ms)
     logger.info(
         "Starting garbage collection (dryRun = %s) of untracked files older than %s in %s",
         str(dry_run).lower(),

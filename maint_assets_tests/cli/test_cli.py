@@ -6,12 +6,14 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from maint_assets.assets.numbers import human_bytes
+from maint_assets.vacuum import history
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.shell import Shell, refused
 
@@ -310,3 +312,22 @@ def test_optimize_says_what_it_cannot_take(
     options: tuple[str, ...], said: str, run: Shell, small: TableBuilder
 ) -> None:
     refused(run("optimize", small.path, *options), code=2, said=said)
+
+
+def test_a_live_file_that_is_gone_after_the_deletion_is_told_in_a_sentence(
+    run: Shell, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not as an error of Dagster: somebody else deleted it meanwhile."""
+    start = history.start
+
+    def started(*args: Any, **kwargs: Any) -> int:
+        (table.path / "live").unlink()
+        return start(*args, **kwargs)
+
+    monkeypatch.setattr(history, "start", started)
+
+    code, _, error = run("vacuum", table.path, "--execute", "--yes")
+
+    assert code == 1
+    assert "the check active_files_are_there failed: active_missing 1" in error
+    assert "Dagster" not in error

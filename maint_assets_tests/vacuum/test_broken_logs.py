@@ -522,3 +522,20 @@ def test_a_young_commit_protects_whatever_time_the_checkpoint_tells(
     table.checkpoint().age("a", 9)
 
     assert files(chain_of(tmp_path, **RETAINED).plan()) == set()
+
+
+def test_a_commit_time_in_a_young_commit_that_is_too_early_does_not_date_its_change_data(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf
+) -> None:
+    """The clock of a writer was behind. delta-spark deletes it by the time of the file."""
+    ict = {"delta.enableInCommitTimestamps": "true", "delta.enableChangeDataFeed": "true"}
+    table = TableBuilder(tmp_path).at(days_ago=40)
+    table.info = {"inCommitTimestamp": table.clock_ms}
+    table.create(features=["inCommitTimestamp", "changeDataFeed"], configuration=ict).add("a")
+    change = "_change_data/cdc-1.parquet"
+    table.stray(change)
+    table.at(hours_ago=1).commit([{"cdc": {"path": change, "size": 5, "dataChange": False}}])
+    table.age("_change_data/*", 40)
+
+    assert files(chain_of(tmp_path, **RETAINED).plan()) == set()
+    assert change in delta_spark.planned_files(spark, tmp_path)

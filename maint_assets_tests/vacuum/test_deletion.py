@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from maint_assets.errors import (
     StalePlanError,
     UnsupportedFeatureError,
 )
+from maint_assets.vacuum import history
 from maint_assets.vacuum.plan import Limits, VacuumPlan, refuse_beyond
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
@@ -325,3 +327,47 @@ def test_unattended_plan_beyond_its_limits_is_refused(numbers: dict[str, int], n
 
 def test_approval_is_by_hand_unless_said_otherwise() -> None:
     assert VacuumSettings().approval == "manual"
+
+
+@pytest.mark.parametrize("when", ["before START", "after START"])
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({"delta.deletedFileRetentionDuration": "interval 30 days"}, "retention was raised"),
+        ({"delta.universalFormat.enabledFormats": "iceberg"}, "UniForm"),
+    ],
+)
+def test_a_commit_that_protects_more_than_the_plan_stops_the_deletion(
+    tmp_path: Path,
+    chain_of: ChainOf,
+    monkeypatch: pytest.MonkeyPatch,
+    properties: dict[str, str],
+    said: str,
+    when: str,
+) -> None:
+    table = story(tmp_path).stray("metadata/s").age("**/*", 9)
+    chain = chain_of(tmp_path)
+    report = chain.plan()
+    start = history.start
+
+    def protect() -> None:
+        table.commit(
+            [{"metaData": table.metadata | {"configuration": properties}}],
+            version=len(infos(tmp_path)),
+        )
+
+    def started(*args: Any, **kwargs: Any) -> int:
+        version = start(*args, **kwargs)
+        protect()
+        return version
+
+    if when == "before START":
+        protect()
+    else:
+        monkeypatch.setattr(history, "start", started)
+    before = {path for path in tree(tmp_path) if "_delta_log" not in path}
+
+    with pytest.raises(MaintError, match=said):
+        chain.execute(report)
+
+    assert {path for path in tree(tmp_path) if "_delta_log" not in path} == before

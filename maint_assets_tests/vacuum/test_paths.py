@@ -2,12 +2,14 @@
 
 import os
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from maint_assets.errors import GuardError
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder, encoded, hive_path
 from maint_assets_tests.support.chain import directories, files
@@ -193,3 +195,30 @@ def test_file_and_stray_that_differ_in_case_are_told_apart(
     table.age("*", 9)
 
     assert planned(spark, tmp_path).files == {"file", "FILE"}
+
+
+@pytest.mark.parametrize("name", ["b%FF", "b%20%FF"])
+def test_a_live_file_whose_name_java_decodes_to_a_replacement_character_stays(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, name: str
+) -> None:
+    table = TableBuilder(tmp_path).at(days_ago=9).create().add("b")
+    live = {**table.live["b"], "path": name}
+    decoded = "b \ufffd" if " " in unquote(name) else "b\ufffd"
+    (tmp_path / "b").rename(tmp_path / decoded)
+    table.commit([table.removed("b", 1), {"add": live}]).age("**/*", 9)
+
+    report = chain_of(tmp_path, allow_missing_files=True).vacuum()
+
+    assert (report.error, files(report)) == (None, set())
+    assert len(delta_spark.rows(spark, tmp_path)) == 2
+
+
+@pytest.mark.parametrize("name", ["/x%00y/z", "d%00/z", "file:///x%00y/z", "z%00"])
+def test_a_path_with_a_nul_is_a_missing_file(tmp_path: Path, chain_of: ChainOf, name: str) -> None:
+    table = TableBuilder(tmp_path).at(days_ago=9).create().add("b", "gone").remove("gone")
+    table.commit([{"add": {**table.live["b"], "path": name}}]).age("**/*", 9)
+
+    with pytest.raises(GuardError, match="1 active files were not found"):
+        chain_of(tmp_path).vacuum()
+
+    assert files(chain_of(tmp_path, allow_missing_files=True).vacuum()) == {"gone"}

@@ -92,3 +92,9 @@ def test_long_retention_protects_tombstones_that_the_checkpoint_dropped(
     plan = planned(spark, tmp_path, cutoff_ms=table.now_ms - 2 * DAY_MS)
     assert plan.files == {"x"}
     assert plan.removed_in == {"x": 2}
+
+
+def test_a_retention_beyond_the_calendar_plans_nothing(tmp_path: Path, chain_of: ChainOf) -> None:
+    TableBuilder(tmp_path).at(days_ago=90).create().add("a").remove("a").age("*", 90)
+
+    assert files(chain_of(tmp_path, retention="900000 days").plan()) == set()
