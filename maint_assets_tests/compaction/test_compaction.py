@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
@@ -265,6 +266,25 @@ def test_a_bin_whose_file_went_meanwhile_is_dropped_alone(
     again = chain.compact()
     assert again.planned.plan.bins == 2 and again.done is not None
     assert rows(tmp_path) == before
+
+
+def test_a_removal_of_a_file_that_is_no_input_is_no_conflict_as_it_is_for_delta_rs(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    """A whole partition is deleted while another one is rewritten."""
+    for name in ("ours", "theirs"):
+        small_files(tmp_path / name)
+    chain = compacting(tmp_path / "ours", where="day = '2026-01-01'")
+    report, stale = planned(chain), DeltaTable(tmp_path / "theirs")
+    for name in ("ours", "theirs"):
+        DeltaTable(tmp_path / name).delete("day = '2026-01-02'")
+
+    with pytest.raises(CommitFailedError):
+        stale.optimize.compact(partition_filters=[("day", "=", "2026-01-01")])
+    done = executed(chain, report).done
+
+    assert (done.bins, done.dropped, done.files_removed) == (1, 0, 3)
+    assert rows(tmp_path / "ours") == rows(tmp_path / "theirs")
 
 
 def test_a_change_of_the_schema_closes_the_door(tmp_path: Path, compacting: Compacting) -> None:

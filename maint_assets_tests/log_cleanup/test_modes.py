@@ -9,8 +9,9 @@ import os
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, PostCommitHookProperties, write_deltalake
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -22,6 +23,7 @@ from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
 from maint_assets.log_cleanup.plan import DAY_MS, terms
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
+from maint_assets_tests.commit.checkpoint.writing import written
 from maint_assets_tests.compaction.row_tracking import row_ids
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import NOW_MS, planned
@@ -226,6 +228,37 @@ def test_delta_spark_writes_a_classic_checkpoint_for_old_clients_before_a_cleanu
     written = {name for name in listing(tmp_path) - before if not name.endswith(".crc")}
     assert names
     assert written == {f"{20:020d}.checkpoint.parquet"}
+
+
+def test_writers_of_others_clean_the_log_as_they_write_and_ours_only_when_asked(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for name in ("spark", "delta-rs", "ours"):
+        log = LogBuilder(tmp_path / name, configuration={"delta.checkpointInterval": "1"})
+        log.commits(range(60, 39, -1)).checkpoint(5).checkpoint(19).hint()
+    before = {name: commits_of(tmp_path / name) for name in ("spark", "delta-rs", "ours")}
+
+    spark.sql(f"INSERT INTO {delta_spark.table(tmp_path / 'spark')} VALUES (100)").collect()
+    write_deltalake(tmp_path / "delta-rs", pa.table({"id": [100]}), mode="append")
+    write_deltalake(
+        tmp_path / "ours",
+        pa.table({"id": [100]}),
+        mode="append",
+        post_commithook_properties=PostCommitHookProperties(
+            create_checkpoint=False, cleanup_expired_logs=False
+        ),
+    )
+    done = written(spark, tmp_path / "ours")
+
+    left = {name: before[name] - commits_of(tmp_path / name) for name in before}
+    assert done.made
+    assert left["spark"] >= set(range(5)) <= left["delta-rs"]
+    assert left["ours"] == set()
+
+
+def commits_of(path: Path) -> set[int]:
+    """The versions whose commits the log has."""
+    return {int(file.stem) for file in (path / "_delta_log").glob("*.json") if file.stem.isdigit()}
 
 
 def test_delta_spark_deletes_commits_whose_removed_files_are_kept(
