@@ -93,7 +93,7 @@ def rewrite_batch(
     how = terms.how
 
     def rewrite(some: list[RewriteTask]) -> Iterator[pa.RecordBatch]:
-        sign, made = StopSign(Location(scratch, scratch)), list[pa.RecordBatch]()
+        sign, made = StopSign(Location(scratch)), list[pa.RecordBatch]()
         try:
             for group in some:
                 _refuse_stopped(sign, how.table)

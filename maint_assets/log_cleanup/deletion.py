@@ -83,7 +83,7 @@ def proven_anchor(plan: LogCleanupPlan, cluster: Cluster) -> AnchorFiles | None:
     The deleting task compares the anchor of a small log itself. Raises StalePlanError when the
     anchor is no longer sound.
     """
-    location = Location(plan.table, plan.table)
+    location = Location(plan.table)
     return None if is_small(log_directory(location)) else _anchor_files(location, plan, cluster)
 
 
@@ -173,7 +173,7 @@ class _Task:
     """The state of the deleting task: the anchor's files, and counts of outcomes."""
 
     def __init__(self, plan: LogCleanupPlan, ledger: Location, anchor: AnchorFiles | None) -> None:
-        self.location, self.plan, self.ledger = Location(plan.table, plan.table), plan, ledger
+        self.location, self.plan, self.ledger = Location(plan.table), plan, ledger
         self.done: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self.bytes, self.sign = 0, StopSign(ledger)
         self.anchor = _anchor_files(self.location, plan) if anchor is None else anchor

@@ -34,7 +34,7 @@ def actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]
     Adds of commits up to a checkpoint are left out where the checkpoint's row was read before: it
     wins anyway. Raises CorruptLogError and LogGapError.
     """
-    location = Location(table, table)
+    location = Location(table)
     in_json = JsonRows(location)
     for unit in units:
         if not unit.path.endswith(".parquet"):

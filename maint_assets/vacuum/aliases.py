@@ -98,7 +98,7 @@ def aliases(  # noqa: PLR0913
     tell names apart by case, gives a file a second path.
     """
     parts = [*slices(plan, "diff"), *slices(snapshot, "snapshot")]
-    location = Location(table, table)
+    location = Location(table)
     everywhere = everywhere or read.has_mounts(location)
     mark = partial(_marks, location=location, retained=retained, everywhere=everywhere)
     rows = path_rows(spark, parts, mark, parallelism=parallelism, scratch=scratch)
@@ -129,7 +129,7 @@ def planned_marks(location: Location, path: str) -> tuple[str, ...]:
 
 def are_linked(paths: pa.Array, *, table: str) -> pa.Array:
     """Mask of the paths below the root that are symbolic links, or behind one."""
-    location, root = Location(table, table), TableRoot.of(table)
+    location, root = Location(table), TableRoot.of(table)
     pairs = zip(paths.to_pylist(), directories_of(paths).to_pylist(), strict=True)
     found = [
         read.is_link(location, path) or is_behind_links(directory, root)

@@ -59,7 +59,7 @@ def missing_files(valid_files: Rows, *, table: str) -> DataFrame:
 
 def are_missing(paths: pa.Array, *, table: str) -> pa.Array:
     """Mask of the paths that are not files on the storage; links are followed, as readers do."""
-    location = Location(table, table)
+    location = Location(table)
     return pa.array([not read.is_file(location, path) for path in paths.to_pylist()], pa.bool_())
 
 

@@ -223,7 +223,7 @@ class _Task:
     """The state of one deleting task: the commits since the plan, and counts of outcomes."""
 
     def __init__(self, plan: VacuumPlan, ledger: Location) -> None:
-        self.location, self.ledger = Location(plan.table, plan.table), ledger
+        self.location, self.ledger = Location(plan.table), ledger
         self.root, self.sign = TableRoot.of(plan.table), StopSign(ledger)
         self.newer = NewerCommits(
             self.location,

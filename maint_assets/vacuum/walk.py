@@ -29,7 +29,7 @@ class Walk(msgspec.Struct, frozen=True):
     @property
     def location(self) -> Location:
         """The root of the walk."""
-        return Location(self.table, self.table)
+        return Location(self.table)
 
     def hides_directory(self, name: str) -> bool:
         """Whether a directory of this name is neither a candidate nor entered.

@@ -86,7 +86,7 @@ def grouped_by_bin(bins: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, An
 
 def remove_outputs(table: str, bins: Iterable[RewrittenBin]) -> None:
     """Delete the new files of bins that certainly were not committed."""
-    location, root = Location(table, table), TableRoot.of(table)
+    location, root = Location(table), TableRoot.of(table)
     for add in (output for each in bins for output in each.outputs):
         path = relative(add.path, root)
         found = read.size_and_mtime(location, path)
@@ -166,7 +166,7 @@ def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
     """
     counts: list[int] = []
 
-    files = DataFiles(Location(how.table, how.table), how.files)
+    files = DataFiles(Location(how.table), how.files)
     dictionaries = files.keep_dictionaries(inputs)
 
     def copy(new_file: NewFile) -> None:
@@ -192,7 +192,7 @@ def write_data_file(
     rows show that a column must be written otherwise than the first rows suggested
     (``NewFile.late``). If it raises, no file is left.
     """
-    location, path = Location(how.table, how.table), new_path(values, how)
+    location, path = Location(how.table), new_path(values, how)
     new, plain = location.file(path), frozenset[str]()
     while True:
         with (

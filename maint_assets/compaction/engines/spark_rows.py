@@ -168,7 +168,7 @@ def uri(path: str) -> str:
 
 def _linked(each: SparkBin, table: str, directory: str) -> Iterator[tuple[object, ...]]:
     """Create the links of a bin; yields a row of _FILES per file."""
-    location = Location(table, table)
+    location = Location(table)
     for at, (name, add) in enumerate(each.links()):
         with data_file(location, add) as file:
             is_known = calendar_is_told(file.metadata.metadata or {})
@@ -182,7 +182,7 @@ def _linked(each: SparkBin, table: str, directory: str) -> Iterator[tuple[object
 
 
 def _deleted_of(each: _Vector, table: str) -> Iterator[pa.RecordBatch]:
-    rows = deleted_rows(Location(table, table), each.vector).astype(np.int64)
+    rows = deleted_rows(Location(table), each.vector).astype(np.int64)
     for first in range(0, len(rows), _VECTOR_ROWS):
         some = pa.array(rows[first : first + _VECTOR_ROWS])
         link = pa.repeat(pa.scalar(each.link), len(some))

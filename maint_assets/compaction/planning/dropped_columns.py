@@ -59,7 +59,7 @@ def with_dropped_columns(files: Iterable[pa.RecordBatch], held: Held) -> Iterato
     Only footers of files with reason STAYS are read. Raises StorageError for a file that cannot be
     opened.
     """
-    location = Location(held.table, held.table)
+    location = Location(held.table)
     for batch in files:
         stays = pc.equal(batch["reason"], STAYS)
         texts = batch["add"].filter(stays).to_pylist()

@@ -39,7 +39,7 @@ def hazards_of_footers(
     """
     by_spark: Hazard | None = None
     counts: list[int] = []
-    files = DataFiles(Location(table, table), target)
+    files = DataFiles(Location(table), target)
     for add in inputs:
         with closing(files.open(add)) as file:
             found = file_hazard(file)

@@ -126,7 +126,7 @@ def _examples(outputs: Iterable[Add], how: Rewriting) -> Iterator[tuple[str, Pat
         return
     columns = how.ordering.columns
     keys = key_columns(how.files, columns)
-    files = DataFiles(Location(how.table, how.table), keys)
+    files = DataFiles(Location(how.table), keys)
     sample: list[pa.RecordBatch] = []
     for add in outputs:
         with closing(files.open(add)) as file:

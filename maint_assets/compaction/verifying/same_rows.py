@@ -39,7 +39,7 @@ def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriti
     their order. ``output`` is None where no row lives. StorageError for an input that cannot be
     read.
     """
-    location, most = Location(how.table, how.table), how.row_check.most_rows
+    location, most = Location(how.table), how.row_check.most_rows
     file = None if output is None else data_path(location, output.path)
     try:
         expected = RowHash()
@@ -56,7 +56,7 @@ def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriti
 
 def file_hash(add: Add, how: Rewriting) -> RowHash:
     """The hash of a new file's rows, read back. Raises RewriteError if they cannot be read."""
-    file = data_path(Location(how.table, how.table), add.path)
+    file = data_path(Location(how.table), add.path)
     with _as_rewrite_error(how.table, f"the new file {file.name}"):
         return _hash_of(file, None)
 

@@ -65,7 +65,7 @@ def output_add(
     path: str, how: Rewriting, *, values: dict[str, str | None], marks: Marks, stats: str
 ) -> Add:
     """The add action of a new file."""
-    told = Location(how.table, how.table).file(path).stat()
+    told = Location(how.table).file(path).stat()
     return Add(
         path=log_path(path),
         size=told.st_size,

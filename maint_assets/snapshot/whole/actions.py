@@ -38,7 +38,7 @@ def full_actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordB
 
     Raises CorruptLogError and LogGapError.
     """
-    location = Location(table, table)
+    location = Location(table)
     for unit in units:
         with log_errors(location, unit):
             rows = _parquet_rows if unit.path.endswith(".parquet") else _json_rows
