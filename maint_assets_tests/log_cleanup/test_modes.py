@@ -238,11 +238,12 @@ def test_writers_of_others_clean_the_log_as_they_write_and_ours_only_when_asked(
         log.commits(range(60, 39, -1)).checkpoint(5).checkpoint(19).hint()
     before = {name: commits_of(tmp_path / name) for name in ("spark", "delta-rs", "ours")}
 
-    spark.sql(f"INSERT INTO {delta_spark.table(tmp_path / 'spark')} VALUES (100)").collect()
-    write_deltalake(tmp_path / "delta-rs", pa.table({"id": [100]}), mode="append")
+    spark.sql(f"INSERT INTO {delta_spark.table(tmp_path / 'spark')} VALUES (100, 'x')").collect()
+    row = pa.table({"id": [100], "value": ["x"]})
+    write_deltalake(tmp_path / "delta-rs", row, mode="append")
     write_deltalake(
         tmp_path / "ours",
-        pa.table({"id": [100]}),
+        row,
         mode="append",
         post_commithook_properties=PostCommitHookProperties(
             create_checkpoint=False, cleanup_expired_logs=False

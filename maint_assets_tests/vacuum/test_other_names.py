@@ -270,8 +270,10 @@ def moved(file: Path, to: Path, way: str) -> Iterator[None]:
         pytest.skip("only root mounts a file")
     file.touch()
     subprocess.run(["mount", "--bind", to, file], check=True)
-    yield
-    subprocess.run(["umount", file], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", file], check=True)
 
 
 @pytest.mark.parametrize("mode", ["lite", "inventory"])
