@@ -57,7 +57,7 @@ def adopt(new: SparkFile, how: Rewriting) -> pa.RecordBatch:
 
 def _output(new: SparkFile, how: Rewriting) -> Add | None:
     """The add of the new file; None if the inputs have no live rows."""
-    table, expected = Location(how.table), sum(new.of.rows)
+    table, expected = how.location, sum(new.of.rows)
     files = sorted(Path(new.directory).glob("part-*.parquet"))
     if len(files) != (1 if expected else 0):
         raise _refused(how, f"Spark wrote {len(files)} files for {expected} rows")
