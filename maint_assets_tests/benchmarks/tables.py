@@ -20,7 +20,7 @@ SHARES = {"active": 0.5, "removed": 0.3, "orphan": 0.2}
 def vacuum_table(path: Path, files: int, partitions: int = 100) -> None:
     """Make a table of empty files: half live, 30 % removed, 20 % untracked.
 
-    There is an empty directory for each partition, and a checkpoint after two thirds of the removes.
+    Each partition has an empty directory; a checkpoint follows two thirds of the removes.
     """
     shutil.rmtree(path, ignore_errors=True)
     then_ms = int(time.time() * 1000) - AGE_MS

@@ -170,7 +170,7 @@ class Racing:
             self.act()
 
     def act(self) -> None:
-        """Execute a plan of a random kind; every 10th through Dagster, every 15th after a vacuum."""
+        """Run a plan of a random kind; every 10th through Dagster, every 15th after a vacuum."""
         self._plans += 1
         if self._plans % 15 == 8:
             self.vacuum()
@@ -255,7 +255,7 @@ class Racing:
         self.tally.bins += Counter(committed=done.bins, dropped=done.dropped)
 
     def vacuum(self) -> None:
-        """A vacuum through Dagster, with a commit between plan and deletion of an old untracked file."""
+        """A vacuum through Dagster, with a commit between plan and deletion; deletes an old file."""
         assert History.of(self.table).own_orphans() == []
         stray = self.table / f"p=1/stray-{uuid.uuid4()}.parquet"
         stray.parent.mkdir(exist_ok=True)
