@@ -64,7 +64,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def shared_tables() -> Path:
-    """The directory of real tables by other writers: read only, copy a table before writing to it."""
+    """The directory of real tables by other writers; read only: copy one before writing to it."""
     found = os.environ.get("MAINT_ASSETS_TABLES")
     if not found:
         pytest.skip("MAINT_ASSETS_TABLES does not name the directory of real tables")
