@@ -29,7 +29,7 @@ def _played(every: int, *files: str) -> list[dict[str, Any]]:
 def _refuse_more(found: dict[str, Any]) -> None:
     assert len(found["begun"]) == len(set(found["begun"])), found
     assert len(found["begun"]) == found["begun_before"], found
-    # Dagster raises between our result and its record of it: only this cannot be held.
+    # Between our result and its record Dagster raises at once: only there the result is lost.
     is_held = found["where"].startswith("maint_assets/")
     assert set(found["materialized"]) >= set(found["done"] if is_held else ()), found
     whole = set(found["materialized"]) == ALL

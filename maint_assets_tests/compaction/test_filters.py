@@ -188,7 +188,7 @@ def test_filters_find_the_same_rows_after_a_rewrite(
 
 
 def worse(after: dict[str, Answers], before: dict[str, Answers], peer: dict[str, Answers]) -> Any:
-    """Answers that lack rows found both before and after delta-spark's own OPTIMIZE.
+    """Answers that lost rows compared with before, and with delta-spark's own OPTIMIZE.
 
     Readers have defects of their own: deltalake takes "NaN" for a bound, DuckDB finds nulls that
     are IN all booleans, Spark does not find -0.0 by 0.0 in a dictionary.

@@ -255,7 +255,7 @@ class Racing:
         self.tally.bins += Counter(committed=done.bins, dropped=done.dropped)
 
     def vacuum(self) -> None:
-        """A vacuum through Dagster, with a commit between plan and deletion; deletes an old file."""
+        """A vacuum through Dagster, with a commit between plan and deletion, of an old file."""
         assert History.of(self.table).own_orphans() == []
         stray = self.table / f"p=1/stray-{uuid.uuid4()}.parquet"
         stray.parent.mkdir(exist_ok=True)

@@ -28,7 +28,7 @@ ALLOWED = {"allow_missing_files": True}
 
 
 def absolute(table: TableBuilder, path: str, *names: str) -> TableBuilder:
-    """Add a live file below the root under these absolute paths only; old."""
+    """Add an old live file below the root that the log names by absolute paths only."""
     (table.path / path).write_bytes(b"x")
     add = {"partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
     return table.commit([{"add": add | {"path": name}} for name in names]).age("**/*", 9)

@@ -58,4 +58,4 @@ def file_of(
 
 
 UNTOLD = {"org.apache.spark.sql.parquet.row.metadata": "{}"}
-"""A footer of Spark before 2.4.1: it contains neither the version nor, so, the calendar."""
+"""A footer of Spark before 2.4.1: without its version, and so without the calendar."""
