@@ -1,6 +1,6 @@
 """A race against delta-spark in another process; no row is lost or doubled, no bin commits twice.
 
-CI plays 60 rounds, ``make races`` 200, ``make races N=2000`` more.
+The suite plays 20 rounds, ``make races`` 200, ``make races N=2000`` more.
 """
 
 import logging
