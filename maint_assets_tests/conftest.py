@@ -1,4 +1,4 @@
-"""Fixtures that tests share: one Spark session, real tables by other writers, a browser."""
+"""Fixtures shared by tests: one Spark session, real tables by other writers, a browser."""
 
 import os
 import shutil
@@ -25,25 +25,25 @@ LONGEST = (
     "compaction/test_ordering.py",
     "cli/test_cli.py",
 )
-"""Files with few tests that take long: at the end one process would wait for the other."""
+"""Files with few but slow tests: run last, one process would wait for the other."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests without the marker ``jvm`` start none."""
+    """Fail tests without the marker ``jvm`` that start a JVM."""
     config.pluginmanager.register(jvm_guard)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the files that take longest first; all else stays in its order."""
+    """Run the slowest files first; all others keep their order."""
     order = {ROOT / "maint_assets_tests" / name: at for at, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path, len(LONGEST)))
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one session of all tests, with Delta's jars for the oracles and the table writers."""
-    # Python workers start from the environment, not from this process's sys.path.
+    """The session of all tests, with Delta's jars for the oracles and the table writers."""
+    # Python workers use the environment, not this process's sys.path.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.getenv("PYTHONPATH"))))
     os.environ["JAVA_HOME"] = str(setup.java_home())
@@ -57,14 +57,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    os.environ["SPARK_SUBMIT_OPTS"] = setup.QUICK  # of commands that tests start
+    os.environ["SPARK_SUBMIT_OPTS"] = setup.QUICK  # for commands that tests start
     yield session
     session.stop()
 
 
 @pytest.fixture(scope="session")
 def shared_tables() -> Path:
-    """The directory of real tables by other writers; read only: copy before any run that writes."""
+    """The directory of real tables by other writers; read only: copy one before writing to it."""
     found = os.environ.get("MAINT_ASSETS_TABLES")
     if not found:
         pytest.skip("MAINT_ASSETS_TABLES does not name the directory of real tables")
@@ -73,7 +73,7 @@ def shared_tables() -> Path:
 
 @pytest.fixture
 def copied_table(shared_tables: Path, tmp_path: Path) -> Callable[[str], Path]:
-    """Copies the real table of that name to where a test may change it."""
+    """Copy the real table of that name to a directory that a test may change."""
 
     def copy(name: str) -> Path:
         return shutil.copytree(shared_tables / name, tmp_path / name)
@@ -83,7 +83,7 @@ def copied_table(shared_tables: Path, tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The path of a browser for tests of the UI; missing it is a failure in CI."""
+    """The path of a browser for tests of the UI; without one they skip, and fail in CI."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found:
         return found

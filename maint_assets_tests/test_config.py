@@ -1,4 +1,4 @@
-"""The config file: what it may say, and how it says no."""
+"""The config file: what it accepts, and the errors for everything else."""
 
 import textwrap
 from datetime import timedelta

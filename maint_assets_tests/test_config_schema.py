@@ -1,4 +1,4 @@
-"""The JSON schema for editors says what the config accepts."""
+"""The JSON schema for editors accepts what the config accepts."""
 
 import json
 from pathlib import Path

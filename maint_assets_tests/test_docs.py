@@ -1,4 +1,4 @@
-"""What the guides for contributors name is there."""
+"""What the guides for contributors name exists."""
 
 import re
 from pathlib import Path

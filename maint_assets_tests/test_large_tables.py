@@ -1,4 +1,4 @@
-"""What large tables take, other ways through Spark, gives what small ones take: forced here."""
+"""The code paths for large tables, forced here, give the same results as those for small ones."""
 
 import shutil
 from pathlib import Path
@@ -18,7 +18,7 @@ from maint_assets_tests.support.chain import Chain, directories, files
 
 @pytest.fixture
 def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every threshold below which a stage takes one task is gone; slices of three entries."""
+    """Remove every threshold below which a stage takes one task; slices of three entries."""
     monkeypatch.setattr(replay, "SMALL_LOG_BYTES", 0)
     monkeypatch.setattr(replay, "BUCKET_BYTES", 3_000)
     monkeypatch.setattr(replay, "SHARE_BYTES", 1_000)
@@ -33,7 +33,7 @@ def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _table(path: Path, kind: str = "classic", parts: int = 2) -> TableBuilder:
-    """Partitions, a checkpoint with commits before and after it, removes, vectors, strays."""
+    """Partitions, a checkpoint between commits, removes, deletion vectors, untracked files."""
     features = ["v2Checkpoint"] if kind != "classic" else []
     table = TableBuilder(path).at(days_ago=40).create(partition_columns=["p"], features=features)
     for value in ("a b", "é/ü", "100%"):

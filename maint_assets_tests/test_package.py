@@ -1,4 +1,4 @@
-"""The package as others get it: its public names, and a wheel used from a fresh environment."""
+"""The package as users get it: its public names, and a wheel used in a fresh environment."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_the_wheel_plans_a_vacuum_from_a_fresh_environment(tmp_path: Path) -> No
 
 
 def run(command: Sequence[str], place: Path) -> str:
-    """The output of a command that runs apart from the project and its environment."""
+    """The output of a command that runs outside the project and its environment."""
     apart = {"PYTHONPATH", "VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT"}
     env = {name: value for name, value in os.environ.items() if name not in apart}
     at = ROOT if command[1] == "export" else place

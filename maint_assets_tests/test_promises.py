@@ -1,4 +1,4 @@
-"""The README's promises, a test a sentence; whole suites stand behind each of them."""
+"""The README's promises, one test per sentence; whole suites cover each of them."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ Made = Callable[..., Chain]
 
 @pytest.fixture
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    """Chains of one of the three branches, each in a workspace of its own."""
+    """Chains of one of the three branches, each in its own workspace."""
     chains: list[Chain] = []
 
     def made(how: Callable[..., Chain], path: Path, **settings: Any) -> Chain:
@@ -42,12 +42,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
 
 
 def promised(sentence: str) -> None:
-    """The README says so, in these words."""
+    """Assert that the README contains this sentence."""
     assert sentence in " ".join(README.read_text(encoding="utf-8").split())
 
 
 def aged(path: Path) -> TableBuilder:
-    """A live file, one removed long ago, one lately, and a stray; two rows are deleted."""
+    """A live file with a deleted row, one removed long ago, one lately, and an untracked file."""
     table = (
         TableBuilder(path).at(days_ago=20).create(features=["deletionVectors"]).add("l", "o", "y")
     )

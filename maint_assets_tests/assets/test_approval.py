@@ -1,4 +1,4 @@
-"""Plan first, then exactly the plan: what a deletion accepts, and what it refuses untouched."""
+"""Plan first, then exactly the plan: what a deletion accepts, and what it refuses unchanged."""
 
 import shutil
 from dataclasses import replace
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    """One live file, and one removed long ago."""
+    """One live file, and one that was removed long ago."""
     built = TableBuilder(tmp_path / "t").at(days_ago=30).create().add("live", "old")
     return built.remove("old")
 
@@ -46,7 +46,7 @@ def automatic(table: TableBuilder, tmp_path: Path, **vacuum: Any) -> Chain:
 
 
 def launch(chain: Chain, *stages: str) -> dg.ExecuteInProcessResult:
-    """The stages launched as an unattended run launches them."""
+    """Materialize the stages as an unattended run does."""
     keys = executed_keys(chain.table, chain.launcher.settings.key_prefix)
     return dg.materialize(
         build_maintenance_assets(chain.table),
@@ -181,7 +181,7 @@ def test_an_automatic_deletion_launched_alone_refuses_a_plan_of_another_run(
 def test_a_re_execution_from_failure_executes_the_plan_of_its_parent(
     spark: SparkSession, table: TableBuilder, tmp_path: Path, restored: bool
 ) -> None:
-    """What a RESTORE brought back between the two is kept, unattended as well."""
+    """Files that a RESTORE brought back in between are kept, in unattended runs too."""
 
     def job() -> dg.JobDefinition:
         return dg.Definitions(
@@ -222,7 +222,7 @@ def reconstructed_job(path: str, workspace: str) -> dg.JobDefinition:
 
 
 def everything(table: TableSettings) -> Any:
-    """A job of all that runs unattended."""
+    """A job with all stages that run unattended."""
     keys = executed_keys(table, ("maintenance",))
     return dg.define_asset_job("all", selection=keys, executor_def=dg.in_process_executor)
 
@@ -382,7 +382,7 @@ def test_an_executed_plan_stays_executed_whatever_is_reported_in_the_ui(
 def test_a_plan_of_a_place_where_the_table_no_longer_lies_is_refused(
     tmp_path: Path, branch: str
 ) -> None:
-    """A copy has the same id, versions and digest; the approval may be meant for either."""
+    """A copy has the same id, versions and digest; the approval may be for either."""
     now_ms, days = 1_795_341_600_000, range(40, 0, -1)
     table = TableBuilder(tmp_path / "t", now_ms=now_ms).at(days_ago=41).create().add("old")
     for day in days:

@@ -12,7 +12,7 @@ import maint_assets
 from maint_assets import DeltaMaintenanceComponent, StageStore
 from maint_assets.assets.spark_resource import spark_resource
 
-# Dagster's own call.
+# This call is Dagster's.
 pytestmark = pytest.mark.filterwarnings("ignore:.parse_obj_as. is deprecated")
 
 TABLES = """

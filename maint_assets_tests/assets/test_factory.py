@@ -1,4 +1,4 @@
-"""What Dagster sees of a config: assets, checks, jobs, schedules. No Spark."""
+"""The Dagster definitions made from a config: assets, checks, jobs, schedules. No Spark."""
 
 from datetime import datetime, timezone
 from typing import Any

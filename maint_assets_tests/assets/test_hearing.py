@@ -1,4 +1,4 @@
-"""A signal that Dagster forgets at the end of a run: who launched it goes no further."""
+"""A signal that Dagster ignores at the end of a run stops the launcher all the same."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ TABLE = TableSettings(name="t", uri="/nowhere", compaction=CompactionSettings(ap
 
 @pytest.fixture
 def unheard() -> Iterator[None]:
-    """Signals of this process are forgotten, as Dagster does between two stages."""
+    """Ignore the signals of this process, as Dagster does between two stages."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, lambda *_: None) for number in numbers}
     before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it

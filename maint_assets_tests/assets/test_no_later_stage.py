@@ -1,4 +1,4 @@
-"""After an interrupt no later stage starts and nothing is retried, whatever it came upon."""
+"""After an interrupt no later stage starts and nothing is retried, whenever it arrives."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]  # its environment
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]  # for its environment
 
 PLANNING = ("snapshot", "valid_files", "listing", "diff", "compaction_bins", "expired_logs")
 EXECUTING = ("deletion", "rewritten_files", "deleted_logs")
@@ -32,9 +32,9 @@ def _played(directory: Path, *scenarios: str) -> list[dict[str, Any]]:
 
 
 def _refuse_later_stages(found: dict[str, Any]) -> None:
-    """What was begun after the signal; what was done before it has its result in Dagster."""
+    """Assert that nothing started after the signal, and that completed stages are in Dagster."""
     stage, moment, sent = found["scenario"].split(":")
-    is_late = moment == "in" and stage in found["materialized"]  # it came upon the last job
+    is_late = moment == "in" and stage in found["materialized"]  # it arrived in the last job
     is_done = stage in EXECUTING and (is_late or moment in {"done", "after"})
     assert found["begun"][-1] == stage, found
     assert found["begun"].count(stage) == 1, found

@@ -1,4 +1,4 @@
-"""How far a long stage is: shown, logged, and never in the way."""
+"""Progress of a long stage: shown, logged, and without effect on the stage."""
 
 import logging
 import threading

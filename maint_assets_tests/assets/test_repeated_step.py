@@ -1,4 +1,4 @@
-"""A stage that Dagster repeats in its run, with the same ledger, deletes what it reports."""
+"""A stage that Dagster retries within its run, on the same ledger, deletes what it reports."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -24,11 +24,11 @@ BRANCHES = {
     "vacuum": (vacuum_deletion, "deletion"),
     "log_cleanup": (log_cleanup, "deleted_logs"),
 }
-"""The module of each executing stage, and the stage's name: also that of the call that deletes."""
+"""The module of each executing stage, and the name of the stage and of the call that deletes."""
 
 
 def table_of(path: Path, branch: str) -> TableSettings:
-    """A table on which a branch finds something to do, and does it unattended."""
+    """A table with something to do for the branch, which runs unattended."""
     log = LogBuilder(path).commits(range(60, 18, -2), checksums=True).checkpoint(10)
     log.table.stray("stray.parquet", age_days=20)
     vacuum, log_cleanup = (
@@ -73,7 +73,7 @@ def branch(request: pytest.FixtureRequest) -> str:
 def test_it_deletes_what_the_attempt_before_left(
     branch: str, fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first attempt tells its tasks to stop: those of the second took that for theirs."""
+    """The first attempt's signal to its tasks to stop must not stop those of the second."""
     table = table_of(tmp_path / "t", branch)
     attempts = list[str]()
 
@@ -105,7 +105,7 @@ def test_it_deletes_what_the_attempt_before_left(
 def test_a_stage_whose_tasks_ended_before_all_is_done_fails(
     branch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever told them: it must not say that it deleted what it planned."""
+    """Whatever stopped the tasks: the stage must not report files as deleted that are left."""
     table = table_of(tmp_path / "t", branch)
 
     @contextlib.contextmanager

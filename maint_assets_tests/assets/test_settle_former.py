@@ -1,4 +1,4 @@
-"""What a killed run left open is found without a look at all runs that there were."""
+"""The open batches of a killed run are found without reading the ledgers of all runs."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ def chain(tmp_path: Path) -> Chain:
 
 
 def planned(*paths: str) -> pa.Table:
-    """Rows of a plan, of which only the paths are set."""
+    """Rows of a plan with nothing but their paths."""
     return pa.Table.from_pylist([{"path": path} for path in paths], arrow_schema(DELETION_SCHEMA))
 
 
@@ -69,7 +69,7 @@ def test_a_mark_goes_when_no_task_can_come_any_more(chain: Chain, tmp_path: Path
 def test_what_a_killed_run_left_is_looked_for_where_its_table_lay(
     chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table of that name may lie elsewhere now, where none of the files is."""
+    """The table of that name may now be at another path, without any of the files."""
     monkeypatch.setattr("maint_assets.assets.acting._settled", lambda *_, **__: 1)
     chain.vacuum()
     (mark,) = (tmp_path / "out" / "t" / "unsettled").iterdir()
@@ -100,7 +100,7 @@ def test_a_mark_stays_while_a_batch_is_open(chain: Chain, tmp_path: Path) -> Non
 def test_a_batch_stays_open_while_its_table_is_not_there(
     chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that is not mounted shows an empty directory: nothing says what was deleted."""
+    """An unmounted disk shows an empty directory, which is no evidence of what was deleted."""
     unsettled = tmp_path / "out" / "t" / "unsettled"
     unsettled.mkdir(parents=True)
     mark = unsettled / "deletion.run"
@@ -129,7 +129,7 @@ def test_a_batch_stays_open_while_its_table_is_not_there(
 def test_a_batch_stays_open_while_its_files_cannot_be_looked_at(
     chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error of the disk says nothing about what was deleted."""
+    """A disk error is no evidence of what was deleted."""
     ledger = Location.of(str(tmp_path / "ledger"))
     write_intent(ledger, "batch", planned("live"))
 

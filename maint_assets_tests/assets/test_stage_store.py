@@ -1,4 +1,4 @@
-"""Where stage outputs lie, what their digest says, and how the event log finds them."""
+"""Where stage outputs are stored, what their digest covers, and how the event log finds them."""
 
 import gc
 import os
@@ -323,5 +323,5 @@ def test_the_event_log_finds_the_newest_dataset_in_the_same_and_in_a_later_run(
 
 
 def test_no_launchpad_sets_the_clock() -> None:
-    """Retentions and the times of commits go by it."""
+    """Retention and the times of commits depend on it."""
     assert set(StageStore.to_fields_dict()) == {"base_uri"}

@@ -1,4 +1,4 @@
-"""A signal while Spark is being started: nothing that was started for it stays."""
+"""A signal while Spark is starting: no process that was started for it is left."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def test_a_java_that_has_not_answered_yet_is_ended(tmp_path: Path, to_all: bool)
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # What is started in the background of a shell ignores the signal, and its children do.
+        # A background process of a shell ignores the signal, and so do its children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     _until(pid)

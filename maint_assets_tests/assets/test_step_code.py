@@ -1,4 +1,4 @@
-"""A SIGINT in Dagster's code around a stage: nothing begins after it, what was done is there."""
+"""A SIGINT in Dagster's code around a stage: nothing starts after it, what was done is recorded."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def _played(every: int, *files: str) -> list[dict[str, Any]]:
 def _refuse_more(found: dict[str, Any]) -> None:
     assert len(found["begun"]) == len(set(found["begun"])), found
     assert len(found["begun"]) == found["begun_before"], found
-    # Between our result and its record Dagster raises at once: that alone cannot be held.
+    # Between our result and its record Dagster raises at once: only there the result is lost.
     is_held = found["where"].startswith("maint_assets/")
     assert set(found["materialized"]) >= set(found["done"] if is_held else ()), found
     whole = set(found["materialized"]) == ALL
@@ -59,7 +59,7 @@ def test_a_signal_to_one_worker_keeps_other_branches_from_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = tmp_path / "begun"
-    # The job is built in this process too, which puts other stages there.
+    # The job is built in this process too, which replaces the stages in the factory.
     monkeypatch.setattr(factory, "STAGES", factory.STAGES)
     monkeypatch.setenv(step_workers.NOTES, str(begun))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))

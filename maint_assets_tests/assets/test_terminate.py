@@ -42,7 +42,7 @@ with dg.DagsterInstance.ephemeral() as instance:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("spark")  # its environment: Java and the Python of workers
+@pytest.mark.usefixtures("spark")  # for its environment: Java and the workers' Python
 def test_an_interrupt_ends_a_stage_that_hangs_in_spark(tmp_path: Path) -> None:
     script = tmp_path / "hanging.py"
     script.write_text(SCRIPT)

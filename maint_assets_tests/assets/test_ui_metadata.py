@@ -1,4 +1,4 @@
-"""What a person sees of a materialisation."""
+"""The metadata that users see of a materialisation."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def test_times_and_counts_read_as_people_write_them() -> None:
 def shown(
     spark: object, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, dg.MetadataValue[Any]]]:
-    """The metadata of each stage for a table with 30 files that may go."""
+    """The metadata of each stage for a table with 30 files to delete."""
     tmp_path = tmp_path_factory.mktemp("metadata")
     table = TableBuilder(tmp_path / "t").at(days_ago=30).create().add("live", "old").remove("old")
     for number in range(29):

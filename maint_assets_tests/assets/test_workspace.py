@@ -1,4 +1,4 @@
-"""Workspaces that cannot be, refused before anything is started or written."""
+"""Unusable workspaces are refused before anything is started or written."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_table_by_a_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a table is read nor Spark started."""
+    """Fail the test if a table is read or Spark is started."""
 
     def never(*_: Any) -> Any:
         pytest.fail("too late")

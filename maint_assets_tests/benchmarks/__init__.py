@@ -1,1 +1,1 @@
-"""Benchmarks: ours beside the peers, interleaved, in one run."""
+"""Benchmarks of ours and the peers, interleaved, in one run."""

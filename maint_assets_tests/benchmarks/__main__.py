@@ -1,7 +1,7 @@
-"""``make bench``: the vacuum of ours, delta-spark and deltalake on the same tables, interleaved.
+"""``make bench``: VACUUM by ours, delta-spark and deltalake on the same tables, interleaved.
 
 ARGS="--files 100000 --rounds 3 [--tables 10] [--skip delta-spark]"; the last line is JSON. With
-several tables, each peer vacuums one after the other in its session, and seconds are those of all.
+several tables, each peer vacuums them one after another in its session; seconds are the sum.
 """
 
 import argparse
@@ -32,7 +32,7 @@ print(json.dumps({"seconds": time.perf_counter() - started, "paths": len(done)})
 
 
 def main() -> None:
-    """Runs the peers in turn and prints the best and the median seconds of each."""
+    """Run the peers in turn and print the best and the median seconds of each."""
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--partitions", type=int, default=100)
@@ -59,7 +59,7 @@ def main() -> None:
 def _round(
     peers: dict[str, Peer], spark: SparkSession, folder: Path, *, number: int, tables: int
 ) -> dict[str, Row]:
-    """Each peer once on fresh copies of the table; round 0 warms up."""
+    """Run each peer once on fresh copies of the table; round 0 is a warm-up."""
     rows: dict[str, Row] = {}
     for name, peer in peers.items():
         copies = [copy_of(folder / "table", folder / f"copy{each}") for each in range(tables)]

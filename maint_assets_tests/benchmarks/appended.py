@@ -1,7 +1,7 @@
 """``make bench-append``: how much is rewritten when an ordered table grows.
 
-A table of wide rows is ordered by two columns, then as much as ``--append-gb`` is appended and it
-is ordered again. ARGS="--gb 10 --append-gb 1 [--target-mb 256]".
+A table of wide rows is ordered by two columns; then ``--append-gb`` is appended and it is
+ordered again. ARGS="--gb 10 --append-gb 1 [--target-mb 256]".
 """
 
 import argparse
@@ -24,7 +24,7 @@ ROWS = FILE_BYTES // PAYLOAD
 
 
 def main() -> None:
-    """Orders, appends, orders again, and prints what each of the two rewrote."""
+    """Order, append and order again; print what each of the two runs rewrote."""
     parser = argparse.ArgumentParser(prog="make bench-append")
     parser.add_argument("--gb", type=float, default=10)
     parser.add_argument("--append-gb", type=float, default=1)
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _rows(rng: np.random.Generator) -> pa.Table:
-    """Keys and times anywhere in their ranges, and bytes that nothing makes smaller."""
+    """Random keys and times, and incompressible bytes."""
     times = 1_700_000_000_000_000 + rng.integers(0, 86_400_000_000 * 30, ROWS)
     offsets = pa.py_buffer(np.arange(0, (ROWS + 1) * PAYLOAD, PAYLOAD, dtype=np.int32))
     payload = pa.Array.from_buffers(
@@ -58,7 +58,7 @@ def _rows(rng: np.random.Generator) -> pa.Table:
 
 
 def _ordered(path: Path, folder: Path, *, target: int) -> dict[str, Any]:
-    """One run of Z-order: its seconds, and bytes and files before and after."""
+    """One Z-order run: its seconds, and bytes and files before and after."""
     chain = Chain.compacting(
         path, folder / "workspace", target_file_size=target, zorder_by=ORDER, verify_rows="sampled"
     )

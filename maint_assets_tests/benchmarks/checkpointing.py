@@ -1,10 +1,10 @@
 """``make bench-checkpoint``: a checkpoint by ours, delta-spark and deltalake, interleaved.
 
-The same log for all: a checkpoint of ``--files`` live files, ten commits after it with 500 adds and
-500 removes each. ARGS="--files 1000000 --rounds 3 [--policy v2] [--skip PEER]". Peers but deltalake
-write parsed statistics, too. ``state`` of delta-spark is what reading the log took, which a session
-that has just written to the table has done before; its memory is that of a JVM all peers share:
-skip the others to tell.
+The same log for all: a checkpoint of ``--files`` live files, then ten commits of 500 adds and
+500 removes each. ARGS="--files 1000000 --rounds 3 [--policy v2] [--skip PEER]". All but deltalake
+also write parsed statistics. ``state`` of delta-spark is the time to read the log, which a session
+that has just written to the table has spent before; its memory is that of a JVM shared by all
+peers: skip the others to measure it.
 """
 
 import argparse
@@ -59,7 +59,7 @@ print(json.dumps({"total": round(took, 3), "peak_mb": peak}))
 
 
 def log_table(path: Path, *, files: int, partitions: int, policy: str) -> None:
-    """A log without data files: a checkpoint, then ten commits that change little."""
+    """Write a log without data files: a checkpoint, then ten commits with few changes."""
     log, now_ms = path / "_delta_log", int(time.time() * 1000) - 3_600_000
     log.mkdir(parents=True)
     adds = [
@@ -158,7 +158,7 @@ def _delta_rs(spark: SparkSession, table: Path, files: int) -> Row:
 
 
 def main() -> None:
-    """Runs the peers in turn and prints the best and the median seconds of each."""
+    """Run the peers in turn and print the best and the median seconds of each."""
     parser = argparse.ArgumentParser(prog="make bench-checkpoint")
     parser.add_argument("--files", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=1_000)
@@ -183,7 +183,7 @@ def main() -> None:
 
 
 def in_child(make: Callable[[Path], None], path: Path) -> None:
-    """Makes a table in a process of its own, whose memory is gone with it."""
+    """Make a table in a child process, so that its memory is freed."""
     child = os.fork()
     if not child:
         make(path)
@@ -192,7 +192,7 @@ def in_child(make: Callable[[Path], None], path: Path) -> None:
 
 
 def _measured(peer: Callable[[Path, int], Row], folder: Path, files: int) -> Row:
-    """One run of a peer on a fresh copy of the table; what it wrote holds every action."""
+    """Run a peer once on a fresh copy of the table; its checkpoint must have every action."""
     table = shutil.copytree(folder / "table", folder / "copy")
     before = set(table.rglob("*"))
     with Peak() as peak:

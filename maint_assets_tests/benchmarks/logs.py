@@ -1,10 +1,10 @@
 """``make bench-logs``: log cleanup by ours, delta-spark and deltalake, interleaved.
 
-A log of many commits with a checkpoint each hundred; all but the last hundred have expired. Ours
-is the whole chain through Dagster: ``total`` with the snapshot, ``cleanup`` plan and execution
-alone. Those of the peers hold the loading of the table: ``cleanup`` is without it.
+A log of many commits with a checkpoint every hundred; all but the last hundred have expired. Ours
+is the whole chain through Dagster: ``total`` includes the snapshot, ``cleanup`` is plan and
+execution. For the peers ``total`` includes loading the table, ``cleanup`` does not.
 ARGS="--commits 20000 [--rounds 3] [--checksums] [--skip PEER]". With ``--files 1000000`` a hundred
-expired commits add as many files, with four checkpoints, instead.
+expired commits add that many files instead, with four checkpoints.
 """
 
 import argparse
@@ -55,7 +55,7 @@ print(json.dumps({"total": ended - started, "cleanup": ended - loaded}))
 
 
 def logs_table(path: Path, *, commits: int, checksums: bool) -> None:
-    """Commits of one file each that replace an older one; 120 to 32 days old, the last ones new."""
+    """Commits that each replace an older file; 120 to 32 days old, the last ones new."""
     table = TableBuilder(path).at(days_ago=120)
     table.create()
     for version in range(1, commits + 1):
@@ -74,7 +74,7 @@ def logs_table(path: Path, *, commits: int, checksums: bool) -> None:
 
 
 def files_table(path: Path, *, files: int) -> None:
-    """Commits that add files and remove a hundredth of them, 60 to 40 days ago; three are new."""
+    """Commits that add files and remove 1 % of them, 60 to 40 days ago; three are new."""
     names, now_ms = added_names(files, 1_000), int(time.time() * 1000)
     each, before = files // EVERY, list[dict[str, Any]]()
     (path / "_delta_log").mkdir(parents=True)
@@ -132,7 +132,7 @@ def _delta_rs(spark: SparkSession, path: Path, folder: Path) -> Row:
 
 
 def main() -> None:
-    """Runs the peers in turn and prints the best and the median seconds of each."""
+    """Run the peers in turn and print the best and the median seconds of each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--commits", type=int, default=20_000)
     parser.add_argument("--files", type=int, default=0)
@@ -158,7 +158,7 @@ def main() -> None:
 
 
 def _measured(peer: Callable[[Path, Path], Row], folder: Path) -> Row:
-    """One run of a peer on a fresh copy of the table."""
+    """Run a peer once on a fresh copy of the table."""
     path = copy_of(folder / "table", folder / "copy")
     with Peak() as peak:
         row = peer(path, folder)

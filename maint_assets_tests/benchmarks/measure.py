@@ -1,4 +1,4 @@
-"""What benchmarks share: seconds, memory, the session of ours and of delta-spark."""
+"""Shared by the benchmarks: seconds, memory, the Spark session of ours and delta-spark."""
 
 import contextlib
 import os
@@ -21,10 +21,10 @@ ROOT = Path(__file__).parents[2]
 
 
 class Peak:
-    """The largest resident memory of this process tree while it is watched, in MB.
+    """The peak resident memory of this process tree in the context, in MB.
 
-    ``driver_mb`` is that of this process and of the JVM alone, without Spark's Python workers;
-    ``here_mb`` that of this process, ``worker_mb`` that of the largest worker.
+    ``driver_mb`` is that of this process and the JVM, without Spark's Python workers; ``here_mb``
+    that of this process, ``worker_mb`` that of the largest worker.
     """
 
     def __enter__(self) -> "Peak":
@@ -55,7 +55,7 @@ class Peak:
 
 
 def session(folder: Path, *, heap: str) -> SparkSession:
-    """The one session of ours and of delta-spark, tuned for it to few partitions."""
+    """The Spark session of ours and delta-spark, tuned for delta-spark with few partitions."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ["JAVA_HOME"] = str(setup.java_home())
@@ -78,14 +78,14 @@ def session(folder: Path, *, heap: str) -> SparkSession:
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """The seconds that something took, and what it made."""
+    """The seconds that a call took, and its result."""
     started = time.perf_counter()
     made = work()
     return round(time.perf_counter() - started, 3), made
 
 
 def best(rows: list[Row]) -> dict[str, tuple[float, float]]:
-    """The least and the median of each figure."""
+    """The minimum and the median of each figure."""
     return {
         key: (min(row[key] for row in rows), round(statistics.median(row[key] for row in rows), 3))
         for key in rows[0]

@@ -1,10 +1,10 @@
 """``make bench-compaction``: OPTIMIZE by ours, delta-spark and deltalake, interleaved.
 
-The same table for all, small files of eight columns, or with ``--categories`` of nine, five of
-them text of few values; the same target and codec for all. Ours is plan and execution through
-Dagster. ARGS="--files 2000 --rows 21000 [--partitions 200] [--categories]
-[--zorder-by key,ts] [--target-mb 256] [--rounds 3] [--codec zstd] [--skip PEER]". In an order,
-``read`` is how many files 100 random lookups by each column read on average, by statistics.
+The same table for all: small files of eight columns, or with ``--categories`` of nine, five of
+them text of few values; the same target size and codec for all. Ours is plan and execution
+through Dagster. ARGS="--files 2000 --rows 21000 [--partitions 200] [--categories]
+[--zorder-by key,ts] [--target-mb 256] [--rounds 3] [--codec zstd] [--skip PEER]". With an order,
+``read`` is the mean number of files that 100 random lookups by each column read by statistics.
 """
 
 import argparse
@@ -73,7 +73,7 @@ print(json.dumps({"seconds": time.perf_counter() - started, "files": done["numFi
 def small_files_table(
     path: Path, *, files: int, rows: int, partitions: int, codec: str, categories: bool = False
 ) -> None:
-    """``files`` files of ``rows`` rows, in each partition if there are any."""
+    """Write ``files`` files of ``rows`` rows, or that many in each partition."""
     made, fields = (_events, EVENTS) if categories else (_rows, FIELDS)
     columns = ["p"] if partitions else []
     codecs = {"delta.parquet.compression.codec": codec}
@@ -139,7 +139,7 @@ def _added(path: Path, name: str, value: dict[str, Any], *, rows: int, start: in
 
 @dataclass(frozen=True)
 class Asked:
-    """What all peers are asked; sizes in bytes."""
+    """The same task for all peers; sizes in bytes."""
 
     target: int
     codec: str
@@ -180,7 +180,7 @@ def _delta_rs(spark: SparkSession, path: Path, asked: Asked) -> Row:
 
 
 def _files_read(path: Path, columns: list[str]) -> Row:
-    """How many files lookups by each column read, on average, of how many."""
+    """The mean number of files read by lookups by each column, and the number of all files."""
     stats = DeltaTable(path).get_add_actions(flatten=True)
     rng = np.random.default_rng(5)
     sample = pq.read_table(next(path.rglob("*.parquet")), columns=columns)
@@ -196,7 +196,7 @@ def _files_read(path: Path, columns: list[str]) -> Row:
 
 
 def main() -> None:
-    """Runs the peers in turn and prints the best and the median seconds of each."""
+    """Run the peers in turn and print the best and the median seconds of each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--files", type=int, default=2000)
     parser.add_argument("--rows", type=int, default=21_000)
@@ -233,7 +233,7 @@ def main() -> None:
 
 
 def _measured(peer: Callable[[Path, Asked], Row], folder: Path, asked: Asked) -> Row:
-    """One run of a peer on a fresh copy of the table."""
+    """Run a peer once on a fresh copy of the table."""
     path = copy_of(folder / "table", folder / "copy")
     with Peak() as peak:
         row = peer(path, asked)

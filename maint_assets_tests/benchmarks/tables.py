@@ -1,4 +1,4 @@
-"""Tables to measure on: active, removed and orphaned files over partitions, all old enough."""
+"""Tables for benchmarks: active, removed and untracked files over partitions, all old enough."""
 
 import json
 import os
@@ -18,8 +18,10 @@ SHARES = {"active": 0.5, "removed": 0.3, "orphan": 0.2}
 
 
 def vacuum_table(path: Path, files: int, partitions: int = 100) -> None:
-    """A table of empty files: half live, 30 % removed, 20 % orphans, and an empty directory for
-    each partition; a checkpoint after two thirds of the removes."""
+    """Make a table of empty files: half live, 30 % removed, 20 % untracked.
+
+    Each partition has an empty directory; a checkpoint follows two thirds of the removes.
+    """
     shutil.rmtree(path, ignore_errors=True)
     then_ms = int(time.time() * 1000) - AGE_MS
     names = {
@@ -36,7 +38,7 @@ def vacuum_table(path: Path, files: int, partitions: int = 100) -> None:
 
 
 def copy_of(table: Path, target: Path) -> Path:
-    """A copy that shares the data files' contents but not their names, with their times."""
+    """A copy with hard links to the data files, so with the same modification times."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(
         table, target, copy_function=os.link, ignore=shutil.ignore_patterns("_delta_log")

@@ -1,4 +1,4 @@
-"""``maint-assets clean-log``: its JSON, its exit codes, and what a person reads and is asked."""
+"""``maint-assets clean-log``: its JSON, its exit codes, its output and its questions."""
 
 import os
 import pty
@@ -30,20 +30,20 @@ def run(
     tmp_path: Path,
 ) -> Shell:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "400")  # sentences in one line
+    monkeypatch.setenv("COLUMNS", "400")  # each sentence on one line
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     return Shell(capfd, monkeypatch)
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> LogBuilder:
-    """Versions 0 to 7 are older than the cutoff, a checkpoint of version 5 is what they need."""
+    """A log whose versions 0 to 7 are older than the cutoff, with a checkpoint of version 5."""
     return LogBuilder(tmp_path / "t").commits(AGES_DAYS).checkpoint(5)
 
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """What is written to it is typed on a terminal."""
+    """A terminal as stdin; what the test writes to it is typed there."""
     ours, theirs = pty.openpty()
     with os.fdopen(theirs) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -52,12 +52,12 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def _one_line(text: str) -> str:
-    """What a terminal of any width says."""
+    """The output without the line breaks of the terminal."""
     return " ".join(text.split())
 
 
 def left(log: LogBuilder) -> list[int]:
-    """The versions whose commits are there."""
+    """The versions whose commits still exist."""
     return sorted(int(file.stem) for file in log.log.glob("*.json"))
 
 

@@ -1,4 +1,4 @@
-"""The command line's contracts: JSON shapes, exit codes, one sentence for an error, questions."""
+"""The contracts of the command line: JSON shapes, exit codes, one sentence per error, questions."""
 
 import json
 import os
@@ -22,7 +22,7 @@ PROGRAM = Path(sys.executable).with_name("maint-assets")
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    """One live file, and one removed long ago."""
+    """One live file, and one that was removed long ago."""
     built = TableBuilder(tmp_path / "t").at(days_ago=30).create().add("live", "old")
     return built.remove("old")
 
@@ -252,7 +252,7 @@ def test_on_a_terminal_it_asks_and_no_deletes_nothing(table: TableBuilder, tmp_p
 
 @pytest.fixture
 def small(tmp_path: Path) -> TableBuilder:
-    """Three small files that would be one."""
+    """Three small files that can be merged into one."""
     built = TableBuilder(tmp_path / "s").at(days_ago=3).create(partition_columns=["day"])
     for name in "abc":
         built.add(f"{name}.parquet", partition={"day": "2026-01-01"})
@@ -317,7 +317,7 @@ def test_optimize_says_what_it_cannot_take(
 def test_a_live_file_that_is_gone_after_the_deletion_is_told_in_a_sentence(
     run: Shell, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not as an error of Dagster: somebody else deleted it meanwhile."""
+    """Not as a Dagster error: somebody else deleted the file meanwhile."""
     start = history.start
 
     def started(*args: Any, **kwargs: Any) -> int:

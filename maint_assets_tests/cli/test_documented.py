@@ -1,4 +1,4 @@
-"""docs/cli.md names each command with its options; what it says of JSON is compared in tests."""
+"""docs/cli.md lists each command with its options; its JSON objects are compared in tests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A deletion that is interrupted, however: it stops, and each deleted path has its row."""
+"""An interrupted deletion: it stops on any signal, and each deleted path has its row."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def test_a_signal_stops_all_tasks_before_the_end_is_written(
     strays: Strays, vacuum: Command, number: signal.Signals, to_all: bool
 ) -> None:
     process = vacuum.in_the_middle()
-    said = signalled(process, number, to_all=to_all, times=2)  # the second must not break the end
+    said = signalled(process, number, to_all=to_all, times=2)  # the second must not harm
     gone = strays.gone
     time.sleep(1)
 

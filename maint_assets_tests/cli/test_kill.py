@@ -1,4 +1,4 @@
-"""A deletion that is killed: what its ledger says is true, and the next run finishes the rest."""
+"""A killed deletion: its ledger is correct, and the next run deletes the rest."""
 
 import json
 import os

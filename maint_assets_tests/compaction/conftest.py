@@ -1,4 +1,4 @@
-"""Chains that compact, for stories about one table."""
+"""Chains that run a compaction, for stories about one table."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ Compacting = Callable[..., Chain]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Dagster's own resources use what Dagster deprecates."""
+    """Ignore the deprecation warnings that Dagster's own resources cause."""
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("ignore:.*will be removed in a future release"))
 
@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def compacting(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Compacting]:
-    """Chains of tables on an instance of their own; keywords are compaction settings."""
+    """Chains of tables, each on its own instance; keywords are compaction settings."""
     made: list[Chain] = []
 
     def of(path: Path, *, now_ms: int | None = None, **compaction: Any) -> Chain:

@@ -1,4 +1,4 @@
-"""A writer that makes other files than it was told: what a comparison of rows has to find."""
+"""A writer that writes wrong files: the faults that the comparison of rows has to find."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from maint_assets.delta.actions import Add
 
 
 def swapped(rows: pa.Table) -> pa.Table:
-    """Ids of other rows: no count, no null, no bound tells it."""
+    """Ids of other rows: counts, nulls and bounds do not show it."""
     ids = rows["id"].combine_chunks()
     return rows.set_column(rows.schema.get_field_index("id"), "id", ids[::-1])
 
 
 def changed(rows: pa.Table) -> pa.Table:
-    """One text is another one."""
+    """One text is changed."""
     texts = rows["value"].to_pylist()
     return rows.set_column(
         rows.schema.get_field_index("value"), "value", [[f"{texts[0]}!", *texts[1:]]]
@@ -31,7 +31,7 @@ def changed(rows: pa.Table) -> pa.Table:
 
 
 def last_changed(rows: pa.Table) -> pa.Table:
-    """The last text is another one."""
+    """The last text is changed."""
     texts = [*rows["value"].to_pylist()[:-1], "other"]
     return rows.set_column(rows.schema.get_field_index("value"), "value", [texts])
 
@@ -52,7 +52,7 @@ FAULTS: dict[str, Callable[[pa.Table], pa.Table]] = {
 
 
 def inject(name: str) -> Callable[..., tuple[Add | None, list[int]]]:
-    """Puts a fault behind the writing of new files, in this process; the writer as it was."""
+    """Damage each new file of this process after it was written; returns the original writer."""
     written = arrow._output
 
     def output(inputs: Any, how: Any) -> tuple[Add | None, list[int]]:
@@ -71,7 +71,7 @@ def inject(name: str) -> Callable[..., tuple[Add | None, list[int]]]:
 
 
 def program(folder: Path, name: str) -> str:
-    """The PYTHONPATH on which every Python, those of Spark's workers as well, has the fault."""
+    """The PYTHONPATH that gives the fault to every Python process, Spark's workers included."""
     root = Path(__file__).parents[2]
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(

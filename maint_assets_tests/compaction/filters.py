@@ -1,4 +1,4 @@
-"""What readers find by filters in a table of every type, with pushdown and without it."""
+"""The rows that readers find by filters on a table of all types, with and without pushdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from maint_assets_tests.oracles import delta_spark
 
 
 class Held(NamedTuple):
-    """A column, and what it is compared with: its own values and others."""
+    """A column, and the values it is compared with: its own and others."""
 
     kind: str
     arrow: pa.DataType
@@ -34,14 +34,14 @@ Ask = Callable[[SparkSession, Path, Columns], Answers]
 
 
 class Reader(NamedTuple):
-    """What a reader finds when it skips what it can, and when it looks at every row."""
+    """The queries of a reader: one that skips what it can, and one that reads every row."""
 
     pushed: Ask
     unpushed: Ask
 
 
 class Defect(NamedTuple):
-    """Filters (a pattern) by which a reader misses rows of files, whoever wrote them, and why."""
+    """Filters (a pattern) by which a reader misses rows in files of any writer, and the cause."""
 
     reader: str
     filters: str
@@ -58,13 +58,13 @@ DEFECTS = (
 
 
 def defect(reader: str, asked: str) -> Defect | None:
-    """The defect that makes a reader miss rows by a filter."""
+    """The known defect by which a reader misses rows with this filter."""
     known = (each for each in DEFECTS if each.reader == reader)
     return next((each for each in known if re.fullmatch(each.filters, asked)), None)
 
 
 def every_row(spark: SparkSession, path: Path, columns: Columns) -> dict[str, Answers]:
-    """What readers find by looking at every row."""
+    """The rows that readers find by reading every row."""
     found = {name: each.unpushed(spark, path, columns) for name, each in READERS.items()}
     return {
         name: {text: sorted(ids) for text, ids in answers.items()}
@@ -75,7 +75,7 @@ def every_row(spark: SparkSession, path: Path, columns: Columns) -> dict[str, An
 def wrong(
     spark: SparkSession, path: Path, columns: Columns, *, truth: dict[str, Answers]
 ) -> dict[tuple[str, str], list[int]]:
-    """What readers find by filters, where it is not what they find by looking at every row."""
+    """The answers to filters that differ from those found by reading every row."""
     return {
         (name, text): sorted(ids)
         for name, each in READERS.items()
@@ -85,7 +85,7 @@ def wrong(
 
 
 def make(spark: SparkSession, path: Path, columns: Columns) -> None:
-    """A table of types, flat and in a struct; each row is a file, and every other null."""
+    """A table of all types, flat and in a struct; one row per file, every second one null."""
     table = delta_spark.table(path)
     flat = ", ".join(f"{name} {held.kind}" for name, held in columns.items())
     fields = ", ".join(f"{name}: {held.kind}" for name, held in columns.items())
@@ -104,7 +104,7 @@ def make(spark: SparkSession, path: Path, columns: Columns) -> None:
 
 
 def in_sql(columns: Columns, kinds: dict[str, str] | None = None) -> dict[str, str]:
-    """Conditions in SQL by what they ask; some types have another name there."""
+    """The conditions in SQL by their text; some types have another name in an engine."""
     found: dict[str, str] = {}
     for name, held in columns.items():
         kind = (kinds or {}).get(held.kind, held.kind)
@@ -120,14 +120,14 @@ def in_sql(columns: Columns, kinds: dict[str, str] | None = None) -> dict[str, s
 
 
 def by_spark(spark: SparkSession, path: Path, columns: Columns) -> Answers:
-    """Footers only: the files of the table as they are."""
+    """Read the table's files directly: Spark then skips by their footers only."""
     files = spark.read.parquet(*DeltaTable(path).file_uris())
     files.createOrReplaceTempView("files")
     return scanned(spark, "files", in_sql(columns))
 
 
 def by_delta(spark: SparkSession, path: Path, columns: Columns) -> Answers:
-    """Through the log; planning takes long, so that only some columns are asked for."""
+    """Read through the log; planning is slow, so only some columns are queried."""
     delta_spark.forget(spark)
     names = "f64 ", "nan ", "inf ", "minus ", "yes ", "mixed ", "s.f32 "
     asked = {text: sql for text, sql in in_sql(columns).items() if text.startswith(names)}
@@ -135,7 +135,7 @@ def by_delta(spark: SparkSession, path: Path, columns: Columns) -> Answers:
 
 
 def scanned(spark: SparkSession, table: str, asked: Mapping[str, str] | Iterable[str]) -> Answers:
-    """The ids that each condition finds, by its text; a scan each, 60 scans a query."""
+    """The ids found by each condition: one scan each, 60 scans in a query."""
     named = asked if isinstance(asked, Mapping) else {each: each for each in asked}
     found: Answers = {text: [] for text in named}
     conditions = list(named.items())
@@ -188,7 +188,7 @@ def _duckdb_sql(columns: Columns) -> dict[str, str]:
 
 
 def _true_in(rows: list[tuple[Any, ...]], asked: dict[str, str]) -> Answers:
-    """The ids of rows, which come first, where each condition holds."""
+    """The ids, which are the first value of each row, for which each condition holds."""
     return {text: [row[0] for row in rows if row[at]] for at, text in enumerate(asked, 1)}
 
 
@@ -246,7 +246,7 @@ READERS = {
     "polars": Reader(by_polars, by_polars_unpushed),
     "deltalake": Reader(by_deltalake, by_deltalake_unpushed),
 }
-"""Spark, DuckDB and polars skip by footers only, delta-spark and deltalake by the log as well."""
+"""Spark, DuckDB and polars skip by footers only; delta-spark and deltalake by the log as well."""
 
 
 COLUMNS = {

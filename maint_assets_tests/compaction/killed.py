@@ -11,14 +11,14 @@ from maint_assets_tests.support.killing import MODULE
 
 
 def settings(step: str) -> dict[str, Any]:
-    """The settings of both runs of a step."""
+    """The settings of both runs of a test with this step."""
     return {"max_bytes_per_commit": 1} | ({"zorder_by": ["id"]} if "ordered" in step else {})
 
 
 def killed(folder: Path, step: str, asked: dict[str, Any] | None = None) -> None:
-    """Runs the command in a process that ends at the step, and by no other cause.
+    """Run the command in a process that is killed at the step, and that ends for no other reason.
 
-    ``asked`` are its settings where they are not those of the step.
+    ``asked`` replaces the settings of the step.
     """
     config = folder / "maintenance.yaml"
     config.write_text(

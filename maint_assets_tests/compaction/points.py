@@ -1,4 +1,4 @@
-"""Tables of points, for orders."""
+"""Tables of points, for tests of ordering."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 
 def points(path: Path, *, files: int = 4, rows: int = 1000, seed: int = 1) -> None:
-    """Files of random points, appended by delta-rs."""
+    """Append files of random points by delta-rs."""
     rng = np.random.default_rng(seed)
     for _ in range(files):
         columns = {

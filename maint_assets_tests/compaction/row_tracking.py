@@ -1,4 +1,4 @@
-"""Row ids of a table, and a compaction that keeps them."""
+"""The row ids of a table, for compactions that keep them."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def run(spark: SparkSession, path: Path, *statements: str) -> None:
 
 
 def row_ids(spark: SparkSession, path: Path) -> list[tuple[int, ...]]:
-    """Each row's id and commit version behind its value in the column id."""
+    """The value of the column id, the row id and the commit version of each row."""
     delta_spark.forget(spark)
     columns = ["id", "_metadata.row_id", "_metadata.row_commit_version"]
     found = spark.read.format("delta").load(str(path)).select(*columns).collect()

@@ -1,6 +1,6 @@
-"""The life of a clustered table under two who cluster it: delta-spark and we, by turns.
+"""A clustered table that delta-spark and we cluster by turns.
 
-What CI looks at is in ``test_ordering``.
+The part that CI runs is in ``test_ordering``.
 """
 
 import json
@@ -46,16 +46,16 @@ CONDITIONS = [
 
 
 def table_of(spark: SparkSession, path: Path, kind: str, *, rows: int = 200) -> None:
-    """Four files, one with deleted rows where there are vectors."""
+    """Make four files, one with deleted rows if the table has deletion vectors."""
     share = rows // 4
     inserts = [INSERT.format(at * share, at * share + share) for at in range(4)]
     run(spark, path, CREATE.format(KINDS[kind]), *inserts, "DELETE FROM {t} WHERE id IN (3, 4)")
 
 
 def state(spark: SparkSession, path: Path, *, named: str = "s") -> dict[str, Any]:
-    """All that a rewrite must leave as it is: rows, their ids, what filters find, the clustering.
+    """All that a rewrite must not change: rows, row ids, results of filters, the clustering.
 
-    The struct is ``named`` so by now.
+    ``named`` is the present name of the struct.
     """
     conditions = [text.replace("s.y", f"{named}.y") for text in CONDITIONS]
     delta_spark.forget(spark)
@@ -72,14 +72,14 @@ def state(spark: SparkSession, path: Path, *, named: str = "s") -> dict[str, Any
 
 
 def domain(spark: SparkSession, path: Path) -> str:
-    """The columns of the clustering as the log has them."""
+    """The clustering columns as the log contains them."""
     found = delta_spark.snapshot(spark, path).domainMetadata()
     every = [found.apply(at) for at in range(found.size())]
     return next(each.configuration() for each in every if each.domain() == "delta.clustering")
 
 
 def files(path: Path) -> list[tuple[str | None, str | None, bool, int]]:
-    """Provider, columns, vector and rows of each live file."""
+    """Provider, clustering columns, presence of a deletion vector and rows of each live file."""
     return sorted(
         (
             add.clustering_provider,
@@ -92,14 +92,14 @@ def files(path: Path) -> list[tuple[str | None, str | None, bool, int]]:
 
 
 def optimized(spark: SparkSession, path: Path, how: str = "") -> int:
-    """How many files delta-spark's own OPTIMIZE rewrote."""
+    """The number of files that delta-spark's own OPTIMIZE rewrote."""
     delta_spark.forget(spark)
     (row,) = spark.sql(f"OPTIMIZE {delta_spark.table(path)} {how}").collect()
     return int(row["metrics"]["numFilesRemoved"])
 
 
 def removed(chain: Chain) -> int:
-    """How many files we rewrote."""
+    """The number of files that we rewrote."""
     report = chain.compact()
     if report.done is None:
         return 0
@@ -123,7 +123,7 @@ def test_delta_goes_on_where_we_clustered_and_we_where_delta_did(
 
     run(spark, path, INSERT.format(200, 210))
     before = state(spark, path)
-    assert optimized(spark, path) == 2  # our cube, and the new file
+    assert optimized(spark, path) == 2  # our cube and the new file
     assert state(spark, path) == before
     assert removed(compacting(path)) == 0
 

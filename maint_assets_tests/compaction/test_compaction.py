@@ -1,4 +1,4 @@
-"""Stories of a compaction: what is merged, what is refused, what others do meanwhile."""
+"""Stories of a compaction: what is merged, what is refused, what other writers do meanwhile."""
 
 import json
 import logging
@@ -34,7 +34,7 @@ from maint_assets_tests.support.chain import Chain, change_plan, planned_rows
 
 
 def small_files(path: Path, *, days: int = 2, files: int = 3, **create: Any) -> TableBuilder:
-    """A table of some small files a day."""
+    """A table with a few small files a day."""
     table = TableBuilder(path).at(days_ago=9).create(partition_columns=["day"], **create)
     for day in range(days):
         for file in range(files):
@@ -328,7 +328,7 @@ def test_a_flipped_bit_fails_its_bin_while_delta_rs_gives_it_a_new_checksum(
     damaged = next(f for f in (tmp_path / "ours").glob("*.parquet") if b"text 2" in f.read_bytes())
     page, *rest = damaged.read_bytes().split(b"text 2")
     damaged.write_bytes(page + b"text Z" + b"text 2".join(rest))
-    # Hadoop's own checksums, which other writers do not leave, would tell Spark.
+    # Hadoop's checksum, which other writers do not leave, would make Spark fail.
     damaged.with_name(f".{damaged.name}.crc").unlink()
     shutil.copytree(tmp_path / "ours", tmp_path / "theirs")
 
@@ -362,7 +362,7 @@ def test_a_file_with_other_rows_than_the_log_says_is_left(
 def test_a_file_of_other_bytes_than_the_log_says_is_left(
     spark: SparkSession, tmp_path: Path, compacting: Compacting, told: str, read: int
 ) -> None:
-    """deltalake looks for a footer where it is not; delta-spark reads what lies in those bytes."""
+    """deltalake looks for the footer in the wrong place; delta-spark reads the bytes it finds."""
     table = small_files(tmp_path / "t", days=1)
     added = table.added("wrong.parquet", partition={"day": "2026-01-01"})
     size = added["add"]["size"]
@@ -525,7 +525,7 @@ def test_a_file_that_readers_differ_on_is_left_out(
     caplog: pytest.LogCaptureFixture,
     order: tuple[str, ...],
 ) -> None:
-    """delta-spark rewrites it, which decides for all readers whether its rows are there."""
+    """delta-spark rewrites it, and so decides for all readers whether its rows exist."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     table = TableBuilder(ours).create(configuration={"delta.checkpointInterval": "1"})
     table.add("a", "b")
@@ -550,7 +550,7 @@ def test_a_file_that_readers_differ_on_is_left_out(
     ("named", "codec"),
     [
         ("SNAPPY", "SNAPPY"),
-        ("brotli", "ZSTD"),  # Spark does not come with brotli: it could not read the table any more
+        ("brotli", "ZSTD"),  # Spark lacks brotli and could no longer read the table
     ],
 )
 def test_new_files_have_the_codec_that_the_table_names_if_spark_reads_it(
@@ -630,7 +630,7 @@ def test_a_disk_that_takes_no_file_fails_bins_in_one_sentence(
 def test_what_came_before_a_closed_door_is_kept_and_told(
     tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches are committed one after another: the second one meets a new column."""
+    """Batches are committed one after another: the second one finds a new column."""
     table = small_files(tmp_path)
     chain = compacting(tmp_path, max_bytes_per_commit=1)
     report = planned(chain)
@@ -656,7 +656,7 @@ def test_what_came_before_a_closed_door_is_kept_and_told(
 def test_what_came_before_a_lost_worker_is_kept_and_told(
     tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No Python code fails then, so that Spark's error is one of Java."""
+    """No Python code fails here, so the error that Spark raises is a Java one."""
     small_files(tmp_path)
     chain = compacting(tmp_path, max_bytes_per_commit=1)
     report = planned(chain)
@@ -715,7 +715,7 @@ def test_an_interrupt_before_the_commit_leaves_no_new_file(
 def test_a_clock_that_is_behind_is_refused_before_anything_is_rewritten(
     tmp_path: Path, compacting: Compacting
 ) -> None:
-    """The files removed now would look expired to the next VACUUM."""
+    """The next VACUUM would take the files removed now for expired."""
     write_deltalake(str(tmp_path / "t"), pa.table({"a": [1]}))
     write_deltalake(str(tmp_path / "t"), pa.table({"a": [2]}), mode="append")
     behind_ms = int(time.time() * 1000) - 30 * 86_400_000  # noqa: TID251

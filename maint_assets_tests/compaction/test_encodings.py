@@ -1,6 +1,6 @@
 """Inputs of any encoding, page version, codec and index become one file: the same rows are found.
 
-What is found is judged by the rows in memory that the writers were given.
+The expected rows are those in memory that the writers were given.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ CONDITIONS = [
 
 
 def some_rows(first: int) -> pa.Table:
-    """Rows of all types; most columns have nulls, one has nothing else."""
+    """Rows of all types; most columns have some nulls, one has only nulls."""
     rows: list[dict[str, Any]] = [
         {
             "id": at,
@@ -109,7 +109,7 @@ def some_rows(first: int) -> pa.Table:
 
 
 def put(table: TableBuilder, rows: pa.Table, **options: Any) -> None:
-    """A file by Arrow of many small pages, their indexes and bloom filters, and its commit."""
+    """Write and commit a file by Arrow with many small pages, page indexes and bloom filters."""
     file = table.path / f"{table.version}.parquet"
     blooms = dict.fromkeys(("id", "t", "d9"), True)
     pq.write_table(
@@ -133,7 +133,7 @@ def put(table: TableBuilder, rows: pa.Table, **options: Any) -> None:
 def by_arrow(
     _: SparkSession, table: TableBuilder, parts: Iterable[pa.Table], version: str, codec: str
 ) -> None:
-    """Each encoding in a file of its own, then dictionaries."""
+    """One file for each encoding, then one with dictionaries."""
     whole = pa.concat_tables(parts)
     share = -(-whole.num_rows // (len(ENCODINGS) + 1))
     for at, encodings in enumerate([*ENCODINGS.values(), None]):
@@ -164,7 +164,7 @@ def by_spark(
 def by_delta_rs(
     _: SparkSession, table: TableBuilder, parts: Iterable[pa.Table], __: str, codec: str
 ) -> None:
-    """Its pages are of version 1 whatever it is told, its encodings those of version 2."""
+    """delta-rs always writes pages of version 1, here with encodings of version 2."""
     encodings: dict[str, Any] = {
         name: kind
         for kinds in ("binary packed", "prefixes", "split", "lengths", "runs")
@@ -186,7 +186,7 @@ def by_delta_rs(
 def by_duckdb(
     _: SparkSession, table: TableBuilder, parts: Iterable[pa.Table], version: str, codec: str
 ) -> None:
-    """Its second version has encodings of its own choice, and a bloom filter per dictionary."""
+    """For version 2 DuckDB chooses the encodings, and writes a bloom filter per dictionary."""
     codec = {"none": "uncompressed", "lz4": "lz4_raw"}.get(codec, codec)
     for rows in parts:
         file = table.path / f"{table.version}.parquet"
@@ -204,19 +204,19 @@ WRITERS: dict[str, Callable[..., None]] = {
     write.__name__: write for write in (by_arrow, by_spark, by_delta_rs, by_duckdb)
 }
 EACH_TIME = {("by_arrow", "2.0", "brotli")}
-"""What CI looks at; the rest is ``make stories``."""
+"""What CI runs; the others run in ``make stories``."""
 LONG = [
     (writer, version, codec)
     for writer in WRITERS
     for version in ("1.0", "2.0")
     for codec in CODECS
-    if (writer, codec) != ("by_spark", "brotli")  # Spark comes without it
+    if (writer, codec) != ("by_spark", "brotli")  # Spark lacks it
     and (writer, version) != ("by_delta_rs", "2.0")
 ]
 
 
 def expected(rows: pa.Table) -> dict[str, list[int]]:
-    """What each condition finds in memory."""
+    """The ids that each condition finds in memory."""
     with duckdb.connect() as connection:
         found = connection.from_arrow(rows)
         return {
@@ -226,7 +226,7 @@ def expected(rows: pa.Table) -> dict[str, list[int]]:
 
 
 def found_by(spark: SparkSession, path: Path) -> dict[str, dict[str, list[int]]]:
-    """What each condition finds in a table, by each reader; Spark asks the files themselves."""
+    """The ids that each reader finds by each condition; Spark reads the files directly."""
     delta_spark.forget(spark)
     uris = DeltaTable(path).file_uris()
     spark.read.parquet(*uris).createOrReplaceTempView("files")
@@ -279,7 +279,7 @@ def test_files_of_any_encoding_become_one_in_which_the_same_rows_are_found(
     assert found_by(spark, path) == dict.fromkeys(
         ("spark", "polars", "delta_rs", "in_duckdb"), truth
     )
-    some = CONDITIONS[::4]  # through the log; planning takes long
+    some = CONDITIONS[::4]  # through the log; planning is slow
     found = sorted_ids(scanned(spark, delta_spark.table(path), some))
     assert found == {text: truth[text] for text in some}
     rows = spark.read.format("delta").load(str(path)).orderBy("id").toArrow()

@@ -1,4 +1,4 @@
-"""Tables of every feature that delta-spark writes: the same rows after, and life goes on."""
+"""Tables of every feature that delta-spark writes: the same rows after, and a usable table."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from maint_assets_tests.oracles.feature_tables import FEATURE_TABLES, UPDATE
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 EACH_TIME = {"deletionVectors"}
-"""What CI looks at; the rest is ``make stories``."""
+"""What CI runs; the others run in ``make stories``."""
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_rows_are_the_same_and_writers_go_on(
     assert report.done.bins >= 1
     after = delta_spark.active_files(spark, path)
     assert len(after) == len(live) - report.done.files_removed + report.done.files_added
-    # Variants have no equality in Python.
+    # Variants do not compare equal in Python.
     assert repr(delta_spark.rows(spark, path)) == repr(rows) != "[]"
     assert not ids or row_ids(spark, path) == ids
     assert again.planned.plan.bins == 0 and again.done is not None and again.done.versions == []
@@ -50,7 +50,7 @@ def test_rows_are_the_same_and_writers_go_on(
 
 
 def row_ids(spark: SparkSession, path: Path) -> list[Any]:
-    """Each row's id and commit version, as Delta reads them."""
+    """The value of the column id, the row id and the commit version of each row by Delta."""
     delta_spark.forget(spark)
     columns = ["id", "_metadata.row_id", "_metadata.row_commit_version"]
     found = spark.read.format("delta").load(str(path)).select(*columns).collect()

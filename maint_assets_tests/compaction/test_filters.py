@@ -1,4 +1,4 @@
-"""Filters find the same rows before and after a rewrite, whoever asks, with pushdown on.
+"""Filters find the same rows before and after a rewrite, with pushdown, in every reader.
 
 Readers skip by the bounds in the log and by the statistics in the footers of files.
 """
@@ -38,15 +38,15 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 MICROS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 LEGACY = {**MICROS, "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY"}
-"""What makes our rewrite leave files to Spark: their days are of the Julian calendar."""
+"""Settings that make our rewrite use Spark: dates are written in the Julian calendar."""
 
 
 UNFOUND = {("by_spark", "s.zero = cast('-0.0' as float)")}
-"""Spark does not find 0.0 by a literal -0.0 in a dictionary, nor in those that it writes itself."""
+"""Spark does not find 0.0 in a dictionary by the literal -0.0, even in files of its own."""
 
 
 def make(spark: SparkSession, path: Path) -> None:
-    """A table of every type, flat and in a struct; each row is a file, and every other null."""
+    """A table of all types, flat and in a struct; one row per file, every second one null."""
     table = delta_spark.table(path)
     columns = ", ".join(f"{name} {held.kind}" for name, held in COLUMNS.items())
     fields = ", ".join(f"{name}: {held.kind}" for name, held in COLUMNS.items())
@@ -65,7 +65,7 @@ def make(spark: SparkSession, path: Path) -> None:
 
 
 def asked(kinds: dict[str, str]) -> dict[str, str]:
-    """Conditions in SQL by what they ask; some types have another name there."""
+    """The conditions in SQL; some types have another name in an engine."""
     found: dict[str, str] = {}
     for name, held in COLUMNS.items():
         kind = kinds.get(held.kind, held.kind)
@@ -79,14 +79,14 @@ def asked(kinds: dict[str, str]) -> dict[str, str]:
 
 
 def by_spark(spark: SparkSession, path: Path) -> Answers:
-    """Footers only: the files of the table as they are."""
+    """Read the table's files directly: Spark then skips by their footers only."""
     files = spark.read.parquet(*DeltaTable(path).file_uris())
     files.createOrReplaceTempView("files")
     return scanned(spark, "files", list(asked({})))
 
 
 def by_delta(spark: SparkSession, path: Path) -> Answers:
-    """Through the log; planning takes long, so that only some columns are asked for."""
+    """Read through the log; planning is slow, so only some columns are queried."""
     delta_spark.forget(spark)
     names = "f64 ", "nan ", "inf ", "minus ", "yes ", "mixed ", "s.f32 "
     some = [text for text in asked({}) if text.startswith(names)]
@@ -94,7 +94,7 @@ def by_delta(spark: SparkSession, path: Path) -> Answers:
 
 
 def without_pushdown(spark: SparkSession, path: Path) -> Answers:
-    """What Spark finds when it looks at every row."""
+    """The ids that Spark finds by reading every row."""
     conditions = list(asked({}))
     table = spark.read.format("delta").load(str(path))
     rows = table.selectExpr("id", *(f"{c} AS c{at}" for at, c in enumerate(conditions))).collect()
@@ -188,7 +188,7 @@ def test_filters_find_the_same_rows_after_a_rewrite(
 
 
 def worse(after: dict[str, Answers], before: dict[str, Answers], peer: dict[str, Answers]) -> Any:
-    """Answers that lost rows which they had before, and have after delta-spark's OPTIMIZE.
+    """Answers that lost rows compared with before, and with delta-spark's own OPTIMIZE.
 
     Readers have defects of their own: deltalake takes "NaN" for a bound, DuckDB finds nulls that
     are IN all booleans, Spark does not find -0.0 by 0.0 in a dictionary.

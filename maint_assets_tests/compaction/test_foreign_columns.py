@@ -25,7 +25,7 @@ FIELDS = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for n
 STRUCT = {"type": "struct", "fields": FIELDS}
 LIST = {"type": "array", "elementType": STRUCT, "containsNull": True}
 ENGINES = {"arrow": {}, "spark": UNTOLD}
-"""What rewrites a file with days, by its footer."""
+"""Footers of a file with dates, by the engine that then rewrites it."""
 
 
 def table_of(path: Path, fields: dict[str, Any], *files: pa.Table, footer: Any = None) -> None:
@@ -101,7 +101,7 @@ def by_delta(spark: SparkSession, path: Path, condition: str) -> list[int]:
 
 
 def by_spark(spark: SparkSession, path: Path, condition: str) -> list[int]:
-    """The files as they are, in the table's types."""
+    """The ids found by reading the files directly, in the table's types."""
     kind = spark.read.format("delta").load(str(path)).schema
     found = spark.read.schema(kind).parquet(*DeltaTable(path).file_uris()).where(condition)
     return [row["id"] for row in found.collect()]
@@ -184,7 +184,7 @@ def test_nan_is_found_in_a_column_whose_dotted_name_is_the_path_of_another_leaf(
     values: str,
     number: str,
 ) -> None:
-    """Arrow knows leaves by dotted paths: what one gets, the other gets too."""
+    """Arrow finds leaf columns by dotted paths: an option for one applies to the other too."""
     spark.sql(f"CREATE TABLE delta.`{tmp_path}` (id BIGINT, {columns}) USING delta")
     for i, text in enumerate(("0.0", "0.1", "NaN")):
         row = values.format(i=i, f=f"CAST('{text}' AS DOUBLE)")

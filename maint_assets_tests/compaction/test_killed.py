@@ -1,6 +1,6 @@
 """A compaction that is killed between two steps: nothing is lost, the next run finishes.
 
-What the killed one left behind is gone after the next vacuum.
+The next vacuum deletes what the killed run left behind.
 """
 
 import datetime as dt
@@ -20,15 +20,15 @@ from maint_assets_tests.support.killing import STEPS
 
 DAYS = 4
 EACH_TIME = "commit put"
-"""What CI looks at; the rest is ``make stories``."""
+"""What CI runs; the others run in ``make stories``."""
 
 
 OLD = {"org.apache.spark.sql.parquet.row.metadata": "{}"}
-"""The footer of a file that may be of Spark 2: its days may be of another calendar."""
+"""The footer of a file that may be of Spark 2: its dates may be of another calendar."""
 
 
 def table_at(path: Path, *, v2: bool, old: bool) -> TableBuilder:
-    """Three files a day, one commit a day; the fourth one from here on wants a checkpoint."""
+    """Three files a day, one commit a day; a checkpoint is due four commits later."""
     policy = {"delta.checkpointPolicy": "v2"} if v2 else {}
     table = TableBuilder(path).create(
         partition_columns=["day"],
@@ -47,14 +47,14 @@ def table_at(path: Path, *, v2: bool, old: bool) -> TableBuilder:
 
 
 def marked(table: TableBuilder, action: Action) -> Action:
-    """The add of the same file with the old footer."""
+    """Rewrite the file of an add with the old footer; return the new add."""
     file = table.path / action["add"]["path"]
     pq.write_table(pq.ParquetFile(file).read().replace_schema_metadata(OLD), file)
     return {"add": action["add"] | {"size": file.stat().st_size}}
 
 
 def unknown(log: Path) -> set[Path]:
-    """What no reader of the log would look at."""
+    """The files that no reader of the log would read."""
     files = {path for path in log.rglob("*") if path.is_file()}
     named = {path for path in log.iterdir() if LogFile.parse(path.name)}
     return files - named - {log / "_last_checkpoint"}

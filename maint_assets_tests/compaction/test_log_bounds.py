@@ -1,7 +1,7 @@
-"""Bounds in the log that only some engines write or understand: of booleans, and NaN.
+"""Bounds in the log that only some engines write or understand: those of booleans, and NaN.
 
-delta-spark writes no bounds of booleans, and reads past those of others. deltalake takes a bound
-that is missing for null and "NaN" for a number, so that its filters may find nothing.
+delta-spark writes no bounds of booleans and ignores those of others. deltalake takes a missing
+bound for null and "NaN" for a number, so that its filters may find nothing.
 """
 
 import json
@@ -34,7 +34,7 @@ def flags(first: int) -> pa.Table:
 
 
 def found_by_deltalake(path: Path, filters: list[Any]) -> list[list[int]]:
-    """The ids that deltalake finds by each filter, by both of its doors."""
+    """The ids that deltalake finds by each filter, through both of its APIs."""
     table = DeltaTable(path)
     found = [table.to_pandas(columns=["id"], filters=each)["id"].tolist() for each in filters]
     expressions = [_expression(*condition) for (condition,) in filters]
@@ -62,7 +62,7 @@ def test_deltalake_finds_booleans_after_a_rewrite(tmp_path: Path, compacting: Co
 
 
 def bounds(path: Path) -> tuple[Any, Any]:
-    """The bounds of the only file of a table, as the log has them."""
+    """The bounds of the table's only file in the log."""
     (add,) = pa.table(DeltaTable(path).get_add_actions()).to_pylist()
     newest = max((path / "_delta_log").glob("*.json"))
     lines = map(json.loads, newest.read_text(encoding="utf-8").splitlines())
@@ -118,7 +118,7 @@ def test_delta_spark_reads_past_bounds_of_booleans(
 
 
 def typed_bounds(checkpoint: Path) -> list[str]:
-    """The columns that have a least value in the parsed statistics of a checkpoint."""
+    """The columns with a minimum in the parsed statistics of a checkpoint."""
     kind = pq.read_schema(checkpoint).field("add").type.field("stats_parsed").type
     least = kind.field("minValues").type
     return [least.field(at).name for at in range(least.num_fields)]
@@ -150,7 +150,7 @@ RIGHT, EVERY = [[0], [3], [2]], [*range(4)]
 
 
 def numbers(path: Path) -> None:
-    """Two files, one with a NaN."""
+    """Write two files, one with a NaN."""
     for first, values in ((0, [1.0, float("nan")]), (2, [0.0, 2.0])):
         columns = pa.table({"id": [first, first + 1], "x": values})
         write_deltalake(path, columns, mode="append")

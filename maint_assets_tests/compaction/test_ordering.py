@@ -1,4 +1,4 @@
-"""Tables put in order: Z-order and clusterings, judged by delta-spark on the same tables."""
+"""Ordered tables: Z-order and clustering, checked by delta-spark on the same tables."""
 
 import json
 from collections.abc import Iterable
@@ -48,21 +48,21 @@ def commit_info(path: Path) -> dict[str, Any]:
 
 
 def bounds(path: Path, column: str) -> list[tuple[Any, Any]]:
-    """The least and the greatest value of each file, as the log tells them."""
+    """The minimum and maximum of each file in the log."""
     stats = DeltaTable(path).get_add_actions(flatten=True)
     low, high = (pa.chunked_array(stats[f"{name}.{column}"]).to_pylist() for name in ("min", "max"))
     return list(zip(low, high, strict=True))
 
 
 def files_read(path: Path, column: str, values: Iterable[Any]) -> float:
-    """How many files a lookup has to read, on average, by the statistics of the log."""
+    """The mean number of files that a lookup has to read, by the statistics in the log."""
     ranges, asked = bounds(path, column), list(values)
     found = [sum(a <= v <= b for a, b in ranges) for v in asked]
     return sum(found) / len(asked)
 
 
 def overlaps(path: Path, column: str) -> float:
-    """With how many others a file shares values, on average."""
+    """The mean number of other files with which a file's range overlaps."""
     ranges = bounds(path, column)
     shared = sum(a <= d and c <= b for a, b in ranges for c, d in ranges) - len(ranges)
     return shared / len(ranges)
@@ -70,7 +70,7 @@ def overlaps(path: Path, column: str) -> float:
 
 @pytest.fixture
 def by_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every bin is large, its runs and ranges are small."""
+    """Make every bin count as large, with small runs and ranges."""
     monkeypatch.setattr(tasks, "TASK_BYTES", 1)
     monkeypatch.setattr(ordered, "SHARE_BYTES", 10_000)
     monkeypatch.setattr(ordered, "SAMPLE_ROWS", 500)
@@ -245,7 +245,7 @@ def test_a_clustered_table_is_clustered_as_delta_does(
     assert compacting(ours).compact().is_empty
     version = DeltaTable(ours).version()
     delta_spark.forget(spark)
-    spark.sql(f"OPTIMIZE {sql_of(ours)}").collect()  # to Delta it is one cube
+    spark.sql(f"OPTIMIZE {sql_of(ours)}").collect()  # for Delta it is one cube
     assert DeltaTable(ours).version() == version
 
 
@@ -488,7 +488,7 @@ def test_a_bin_whose_new_files_hold_other_rows_is_not_committed(
 
 
 def ordered_here(path: Path, check: RowCheck) -> list[dict[str, Any]]:
-    """The ledger of the table's live files put in order by id, in this process."""
+    """The ledger after the table's live files were ordered by id in this process."""
     found = [msgspec.json.encode(add).decode() for add in live(path).values()]
     columns = {"bin": ["b"] * len(found), "rows": [30] * len(found)}
     columns |= {"live_bytes": [1] * len(found), "add": found}
@@ -541,7 +541,7 @@ def test_runs_and_ranges_of_a_file_come_together_in_order(
 
 
 def test_a_file_takes_each_range_of_a_table_exactly(tmp_path: Path, compacting: Compacting) -> None:
-    """Delta's own scenario: 100 rows in interleaved files, then in four of 25."""
+    """Delta's own scenario: 100 rows in four interleaved files, then in four of 25."""
     for number in range(4):
         some = pa.table({"id": pa.array(range(number, 100, 4), pa.int64())})
         deltalake.write_deltalake(tmp_path, some, mode="append")
@@ -628,7 +628,7 @@ def test_a_clustering_is_the_same_behind_a_checkpoint(
 def test_variants_are_no_order_here_nor_with_delta(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
-    """Nor are other rows of such a table ordered: Spark would rewrite them in each run."""
+    """Tables with a variant column are not ordered at all: Spark would rewrite them in each run."""
     spark.sql(f"CREATE TABLE {sql_of(tmp_path)} (v VARIANT, id INT) USING delta")
     spark.sql(f"INSERT INTO {sql_of(tmp_path)} SELECT parse_json('1'), 1")
     with pytest.raises(Exception, match=r"(?i)variant|WITHOUT_STATS"):

@@ -1,4 +1,4 @@
-"""Each partition value is compacted by itself, and all spellings of a value together."""
+"""Each partition value is compacted by itself, together with all spellings of it."""
 
 import shutil
 from collections import Counter
@@ -20,7 +20,7 @@ SHAPES = {
     "all but the first": (1, 5, 5, 5, 5),
     "only the first": (5, 1, 1, 1, 1),
 }
-"""How many files the parts of a shape have: those of one file stay."""
+"""The number of files in each part of a shape: parts of one file are kept."""
 
 
 def by_partition(path: Path) -> dict[tuple[str | None, ...], set[str]]:
@@ -93,7 +93,7 @@ def test_moments_are_merged_where_their_zone_is_told(
 def test_moments_without_a_zone_are_not_written_into_files(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
-    """delta-spark writes the moment of its own session, others read another one."""
+    """delta-spark writes them in the time zone of its session; others read another time."""
     fields = {"id": "long", "value": "string", "at": "timestamp"}
     written = {"delta.writePartitionColumnsToParquet": "true"}
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"

@@ -1,4 +1,4 @@
-"""A purge: files with deleted rows are rewritten without them, and nothing else is touched."""
+"""A purge: files with deleted rows are rewritten without them, all other files are kept."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Filters find in new files what readers find by looking at every row, but for known defects."""
+"""In new files, filters find what reading every row finds, except for known reader defects."""
 
 from __future__ import annotations
 

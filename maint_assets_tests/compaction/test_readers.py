@@ -1,4 +1,4 @@
-"""Readers and other writers go on after a compaction as if nothing had happened."""
+"""Readers and other writers continue after a compaction as before."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
 def streamed(spark: SparkSession, table: Path) -> list[int]:
-    """The ids of the rows that the one stream of a table has got so far."""
+    """The ids of the rows that the table's one stream has received so far."""
     target = table.with_name("streamed")
     delta_spark.forget(spark)
     source = spark.readStream.format("delta").load(str(table))
@@ -32,7 +32,7 @@ def streamed(spark: SparkSession, table: Path) -> list[int]:
 
 
 def changes(spark: SparkSession, table: Path, *, since: int) -> list[tuple[int, int, str]]:
-    """Version, id and kind of all changes in the change data feed since a version."""
+    """Version, id and type of all changes in the change data feed since a version."""
     delta_spark.forget(spark)
     reader = spark.read.format("delta").option("readChangeFeed", "true")
     found = reader.option("startingVersion", since).load(str(table)).collect()
@@ -52,7 +52,7 @@ def test_streams_and_change_feeds_see_no_compaction(
 
     first = chain.compact().done
     table.version += 1
-    table.add("c")  # and merged before the stream gets there
+    table.add("c")  # this one is merged before the stream reads it
     second = chain.compact().done
 
     assert first is not None and second is not None
@@ -120,7 +120,7 @@ def test_delta_rs_reads_the_same_rows_of_tables_that_it_can_read(
 
 
 def told_by(read: Callable[[], Any]) -> Any:
-    """What was read, or why it was not."""
+    """The result of a read, or the text of its error."""
     try:
         return read()
     except Exception as error:  # noqa: BLE001 - delta-rs has no one base of its errors
@@ -128,7 +128,7 @@ def told_by(read: Callable[[], Any]) -> Any:
 
 
 def cloned_by_hand(_: SparkSession, source: TableBuilder, clone: Path) -> None:
-    """As Delta does it: absolute paths in the log, to files and to vectors."""
+    """A clone as Delta makes it: absolute paths in the log, to files and deletion vectors."""
     root, adds = source.path.as_uri(), list(source.live.values())
     vectors = [add.get("deletionVector") for add in adds]
     adds = [add | {"path": f"{root}/{add['path']}"} for add in adds]

@@ -1,4 +1,4 @@
-"""Row ids and commit versions outlive a compaction, as delta-spark reads them."""
+"""Row ids and commit versions are kept by a compaction, as delta-spark reads them."""
 
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def test_ids_stay_where_only_some_rows_hold_theirs(
 def materialised(
     table: TableBuilder, name: str, ids: list[int | None], versions: list[int | None], **told: int
 ) -> None:
-    """One commit of a file that holds row ids and commit versions of some of its rows."""
+    """Commit a file that contains row ids and commit versions for some of its rows."""
     add = table.added(name, rows=len(ids), **told)["add"]
     rows = pq.read_table(table.path / name)
     for column, values in zip(NAMES.values(), (ids, versions), strict=True):
@@ -125,7 +125,7 @@ def test_ids_stay_after_a_backfill_and_where_only_some_rows_hold_theirs(
 
 
 def partly_materialised(path: Path, column: str) -> bool:
-    """Whether a live file holds the ids of some of its rows only."""
+    """Whether a live file contains the ids of only some of its rows."""
     for name in live(path):
         file = pq.ParquetFile(path / name)
         if column in file.schema_arrow.names:

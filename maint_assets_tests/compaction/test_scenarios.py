@@ -1,4 +1,4 @@
-"""Where each scenario of the upstream suites is told."""
+"""The tests that cover each scenario of the upstream suites."""
 
 import importlib
 
@@ -227,7 +227,7 @@ SCENARIOS: dict[str, list[str]] = {
         "compaction.test_schemas::test_columns_that_came_went_and_were_renamed"
     ],
     "delta-rs goes on": ["compaction.test_readers::test_delta_rs_goes_on"],
-    # extra for us
+    # our own scenarios
     "EXISTS_DEFAULT not applied": [
         "compaction.reading.test_data_files::test_defaults_of_columns_are_never_applied"
     ],

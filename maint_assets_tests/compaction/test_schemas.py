@@ -1,4 +1,4 @@
-"""Tables whose schema has a past, or odd columns: the same rows after, and the columns of today."""
+"""Tables with schema changes or odd columns: the same rows after, in the present columns."""
 
 from pathlib import Path
 

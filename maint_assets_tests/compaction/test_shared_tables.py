@@ -1,4 +1,4 @@
-"""Real tables by other writers: compacted where the features allow it, and the same rows after."""
+"""Real tables by other writers: compacted where the features allow it, with the same rows after."""
 
 import os
 import shutil
@@ -59,7 +59,7 @@ def test_rows_are_the_same_after_a_compaction(
     assert (report.done.not_committed, report.done.verified_bins) == ({}, by_arrow)
     assert [repr(row) for row in delta_spark.rows(spark, path)] == rows
     if order and report.done.bins_by_engine.get("spark"):
-        chain.compact()  # what Spark rewrote is ordered now
+        chain.compact()  # this run orders what Spark rewrote
         assert [repr(row) for row in delta_spark.rows(spark, path)] == rows
     assert chain.compact().planned.plan.bins == 0
 

@@ -34,7 +34,7 @@ KINDS = {
     ),
 }
 EACH_TIME = "all features"
-"""What CI looks at; the rest is ``make stories``."""
+"""What CI runs; the others run in ``make stories``."""
 
 INSERT = "INSERT INTO {{t}} SELECT /*+ REPARTITION(1) */ {} FROM range({}, {}, 1, 1)"
 COLUMNS = "id, concat('v', id), CAST(id % 2 AS INT)"
@@ -46,14 +46,14 @@ Optimize = Callable[[Path], None]
 
 @dataclass
 class Streams:
-    """The streams of one table by name: what each has got, with the state it goes on from."""
+    """The streams of one table by name: the rows each has received, and its checkpoint."""
 
     spark: SparkSession
     table: Path
     got: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict[str, Any])
 
     def read(self, name: str, *, most: int | None = None, **options: object) -> None:
-        """Reads what is available; ends in the middle after so many batches."""
+        """Read what is available; fail after ``most`` batches."""
         got, taken = self.got.setdefault(name, []), 0
 
         def take(rows: DataFrame, _: int) -> None:
@@ -78,7 +78,7 @@ class Streams:
         return sorted(row[0] for row in self.got[name])
 
     def versions(self, name: str) -> set[int]:
-        """Those of the commits of changes."""
+        """The commit versions of the changes."""
         return {row[-1] for row in self.got[name]}
 
 
@@ -94,14 +94,14 @@ LATER: dict[str, Options] = {
     "feed at it": {**FEED, "startingVersion": 6},
     "before it": {"startingVersion": 5},
 }
-"""Streams by their options: those that begin before the first rewrite, and after it."""
+"""Options of the streams: of those that start before the first rewrite, and after it."""
 FEW = "halfway", "feed", "at it"
 
 
 def played(
     spark: SparkSession, path: Path, kind: str, optimize: Optimize, *, names: Collection[str]
 ) -> Streams:
-    """Streams of these names over two rewrites, versions 6 and 8."""
+    """Run the streams of these names over two rewrites, versions 6 and 8."""
     clause, on = KINDS[kind]
     create = f"CREATE TABLE {{t}} (id BIGINT, value STRING, p INT) USING delta {clause}"
     inserts = [INSERT.format(COLUMNS, *ends) for ends in ((0, 4), (4, 8), (8, 10), (10, 12))]
@@ -125,7 +125,7 @@ def played(
 
 @pytest.fixture
 def ours(compacting: Compacting) -> Optimize:
-    """Our compaction, of all that there is."""
+    """Our compaction of the whole table."""
 
     def optimize(path: Path) -> None:
         done = compacting(path).compact().done
@@ -135,7 +135,7 @@ def ours(compacting: Compacting) -> Optimize:
 
 
 def in_feed(spark: SparkSession, path: Path, **options: object) -> list[tuple[Any, ...]]:
-    """The changes that a batch finds in the feed of a table."""
+    """The changes that a batch query reads from the change data feed."""
     delta_spark.forget(spark)
     told = {key: str(value) for key, value in (FEED | options).items()}
     rows = spark.read.format("delta").options(**told).load(str(path))
@@ -143,7 +143,7 @@ def in_feed(spark: SparkSession, path: Path, **options: object) -> list[tuple[An
 
 
 def in_feed_of_delta_rs(path: Path) -> list[tuple[Any, ...]]:
-    """The same by delta-rs: versions, kinds and ids."""
+    """The same by delta-rs: versions, types and ids."""
     changes = pa.table(DeltaTable(path).load_cdf(starting_version=0).read_all())
     names = "_commit_version", "_change_type", "id"
     return sorted(tuple(row[name] for name in names) for row in changes.to_pylist())
@@ -189,6 +189,6 @@ def test_streams_and_feeds_get_what_they_get_over_deltas_own_optimize(
         assert feeds[0] == feeds[1] and {row[-1] for row in feeds[0]}.isdisjoint({6, 8})
     if kind == EACH_TIME:
         assert row_ids(spark, tmp_path / "ours") == row_ids(spark, tmp_path / "theirs")
-    else:  # delta-rs does not read feeds of tables with mapped columns
+    else:  # delta-rs cannot read the change feed with column mapping
         mine, yours = (in_feed_of_delta_rs(path) for path in pair)
         assert mine == yours and len(mine) >= len(one.got["feed"]) - 1

@@ -1,6 +1,6 @@
-"""What a writer did already stays known (``txn``): after a rewrite, its checkpoint, and a cleanup.
+"""A writer's transactions (``txn``) are kept after a rewrite, its checkpoint, and a cleanup.
 
-A job that runs again writes nothing twice.
+A job that is run again writes nothing twice.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ PROPERTIES = "'delta.checkpointInterval' = '6', 'delta.checkpointPolicy' = '{}'"
 
 
 def written(spark: SparkSession, path: Path, batch: int) -> None:
-    """A batch of a job of delta-spark, by its number: once, however often it runs."""
+    """Write a numbered batch of a delta-spark job: once, however often it runs."""
     rows = spark.sql(f"SELECT {batch}L AS id, 'job' AS who").coalesce(1).write.format("delta")
     told = rows.mode("append").option("txnAppId", "job").option("txnVersion", str(batch))
     delta_spark.forget(spark)
@@ -30,7 +30,7 @@ def written(spark: SparkSession, path: Path, batch: int) -> None:
 
 
 def streamed(spark: SparkSession, source: Path, path: Path) -> Path:
-    """A stream's new rows, put into the table; the directory of its state."""
+    """Stream the new rows of a source into the table; returns the stream's checkpoint directory."""
     delta_spark.forget(spark)
     state = path.with_name("state")
     rows = spark.readStream.format("delta").load(str(source))
@@ -40,14 +40,14 @@ def streamed(spark: SparkSession, source: Path, path: Path) -> Path:
 
 
 def forgotten(state: Path) -> None:
-    """Puts a stream back before its last batch, as a kill between both commits does."""
+    """Reset a stream to before its last batch, as a kill between both commits does."""
     last = max(state.glob("commits/[0-9]*"), key=lambda file: int(file.name))
     last.unlink()
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
 
 
 def cleaned(path: Path, workspace: Path, now_ms: int) -> Any:
-    """The log cleaned up, two months later."""
+    """Clean up the log two months later."""
     chain = Chain.cleaning(
         path, workspace, retention="26 days", allow_short_retention=True, allow_clock_skew=True
     )
@@ -107,7 +107,7 @@ def test_a_job_that_runs_again_writes_nothing_twice(
 
 
 def known(spark: SparkSession, path: Path) -> dict[str, tuple[int, int | None]]:
-    """The last transaction of each application, and its time, as Delta knows them."""
+    """The last transaction of each application and its time, as Delta reads them."""
     found = delta_spark.snapshot(spark, path).setTransactions()
     every = [found.apply(at) for at in range(found.size())]
     return {

@@ -1,4 +1,4 @@
-"""The ledger keeps what the deleting task knows, whatever others thought of it meanwhile."""
+"""The ledger keeps the outcomes that the deleting task records, even if it was taken for dead."""
 
 from pathlib import Path
 

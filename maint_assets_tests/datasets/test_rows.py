@@ -1,4 +1,4 @@
-"""How rows are divided among tasks, and meet again."""
+"""Rows are divided among tasks, and combined again."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 def seen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All names that meet in one task, as one row."""
+    """All names that reach one task, as one row."""
     names = [name for batch in batches for name in batch["path"].to_pylist()]
     if names:
         yield pa.RecordBatch.from_pydict({"path": [",".join(sorted(names))], "size": [len(names)]})

@@ -1,4 +1,4 @@
-"""Actions: strict where the state depends on it, lenient elsewhere."""
+"""Parsing of actions: strict where the state depends on it, lenient elsewhere."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The version checksum: what it records, or nothing."""
+"""The version checksum: its content, or None if it cannot be used."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Conflicts: what no row allows closes the door, and an input is lost rather than guessed at."""
+"""Conflicts: a commit that no row allows ends the rewrite, a doubtful input counts as lost."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Features: an unknown one refuses, a known one by its row."""
+"""Features: an unknown one is refused, a known one is handled by its row."""
 
 import pytest
 
@@ -16,7 +16,7 @@ CHANGES = [operation for operation in Operation if operation is not Operation.RE
 
 
 def named(*names: str) -> Protocol:
-    """The protocol of a table with these features, each in the lists it belongs to."""
+    """The protocol of a table with these features, each in the lists where it belongs."""
     readers = [name for name in names if name not in FEATURES or FEATURES[name].reader]
     return Protocol(3, 7, readers, list(names))
 

@@ -1,4 +1,4 @@
-"""The last checkpoint: a hint that proves itself when it can."""
+"""The last checkpoint: a hint that is verified by its checksum if it has one."""
 
 import hashlib
 import json

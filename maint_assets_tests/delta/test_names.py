@@ -1,4 +1,4 @@
-"""Names: the grammar of the log, the hidden rule, the kinds of files."""
+"""Names: the file names of the log, the rule for hidden paths, the kinds of files."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Paths: decoded once, relative inside the root, whole outside."""
+"""Paths: decoded once, relative inside the root, absolute outside."""
 
 from urllib.parse import quote
 

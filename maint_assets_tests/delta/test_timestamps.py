@@ -1,4 +1,4 @@
-"""Commit times: strictly ascending, never earlier than the file's."""
+"""Commit times: strictly ascending, never earlier than the file's modification time."""
 
 import pytest
 from hypothesis import given

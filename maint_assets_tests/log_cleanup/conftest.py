@@ -1,4 +1,4 @@
-"""Chains that clean logs: each on an instance of its own, gone after the test."""
+"""Chains that clean logs: each on its own instance, disposed of after the test."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ CleaningOf = Callable[..., Chain]
 def cleaning_of(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CleaningOf]:
-    """Chains that keep 26 days before NOW_MS, unless settings say otherwise."""
+    """Chains that keep 26 days before NOW_MS, unless settings change that."""
     made: list[Chain] = []
 
     def cleaning_of(path: Path, *, now_ms: int = NOW_MS, **asked: Any) -> Chain:

@@ -1,4 +1,4 @@
-"""Logs with a commit a day, and what would go of them: for tests of the plan."""
+"""Logs with one commit a day, and the files that a plan deletes of them: for tests of the plan."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def daily_log(
     at: dict[int, Callable[[TableBuilder], Any]] | None = None,
     **create: Any,
 ) -> TableBuilder:
-    """A table with a commit each noon: version 0 forty days ago, the next a day later.
+    """A table with a commit at noon every day: version 0 forty days ago.
 
-    ``at`` does something else with the builder once a version is committed.
+    ``at`` maps a version to further steps with the builder once that version is committed.
     """
     builder = TableBuilder(path, now_ms=NOW_MS).at(days_ago=OLDEST_DAYS, hours_ago=-2)
     builder.create(**create)
@@ -51,24 +51,24 @@ def daily_log(
 
 
 def sidecar_log(path: Path, *versions: int, kind: str = "v2-json", parts: int = 2) -> TableBuilder:
-    """A daily log whose checkpoints, those of these versions, have sidecars."""
+    """A daily log with checkpoints of these versions that have sidecars."""
     at = {version: lambda table: table.checkpoint(kind, parts=parts) for version in versions}
     return daily_log(path, at=at, features=("v2Checkpoint",))
 
 
 def planned(path: Path, *, days: float = 26, **asked: Any) -> tuple[set[str], Findings]:
-    """The names below ``_delta_log`` that would go at NOW_MS, and what was found."""
+    """The planned names below ``_delta_log`` at NOW_MS, and the findings."""
     rows, found = planned_rows(path, days=days, **asked)
     return {name.removeprefix("_delta_log/") for name in rows["path"].to_pylist()}, found
 
 
 def planned_rows(path: Path, *, days: float = 26, **asked: Any) -> tuple[pa.Table, Findings]:
-    """The rows of the plan at NOW_MS, and what was found."""
+    """The rows of the plan at NOW_MS, and the findings."""
     return expired_logs(Location.of(str(path)), terms_of(path, days=days, **asked))
 
 
 def terms_of(path: Path, *, days: float, now_ms: int = NOW_MS, **asked: Any) -> Terms:
-    """The terms of a plan that keeps so many days."""
+    """The terms of a plan that keeps ``days`` days."""
     settings: dict[str, Any] = {
         "granularity": "day",
         "mode": "protocol",
@@ -85,7 +85,7 @@ def terms_of(path: Path, *, days: float, now_ms: int = NOW_MS, **asked: Any) -> 
 
 
 def plan_of(path: Path, files: int, *, anchor: int) -> LogCleanupPlan:
-    """A plan of so many files, for an execution without Dagster."""
+    """A plan of ``files`` files, for an execution without Dagster."""
     head = table_head(Location.of(str(path)))
     return LogCleanupPlan(
         table=str(path), table_id=head.metadata.id, version=head.version, mode="protocol",
@@ -117,7 +117,7 @@ def single(version: int) -> str:
 
 
 def parts(version: int, count: int) -> set[str]:
-    """The names of a checkpoint in parts."""
+    """The names of the files of a multi-part checkpoint."""
     return {
         f"{version:020d}.checkpoint.{part:010d}.{count:010d}.parquet"
         for part in range(1, count + 1)

@@ -1,4 +1,4 @@
-"""Logs that are damaged, odd or hostile: nothing goes that readers still use, errors are sentences.
+"""Damaged, odd or hostile logs: no file that readers still use is deleted, errors are sentences.
 
 Versions up to 13 have expired, as in test_expired_logs.
 """
@@ -66,7 +66,7 @@ def test_a_checkpoint_that_nobody_can_load_is_no_anchor(tmp_path: Path, edit: Ed
 
 
 def _retyped(column: str, field: str, kind: pa.DataType | None) -> Callable[[pa.Table], pa.Table]:
-    """Casts a field of a column, leaves it out for None, or makes it null for the null type."""
+    """Cast a field of a column, drop it for None, or make it null for the null type."""
 
     def of(table: pa.Table) -> pa.Table:
         found = table[column].combine_chunks()

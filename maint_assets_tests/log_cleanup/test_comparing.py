@@ -1,4 +1,4 @@
-"""Checkpoints compared on executors: the same verdicts as in one process, told in counts."""
+"""Checkpoints compared on executors: the same verdicts as in one process, reported as counts."""
 
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def cluster(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Cluster:
-    """Executors for whom no log is small, and that exchange rows or leave them to one task."""
+    """Executors for which no log counts as small; they shuffle rows, or use one task."""
     monkeypatch.setattr(comparing, "SMALL_LOG_BYTES", -1)
     if request.param == "buckets":
         monkeypatch.setattr(comparing, "BUCKET_BYTES", 100_000)

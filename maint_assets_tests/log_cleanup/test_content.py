@@ -1,4 +1,4 @@
-"""A readable checkpoint with wrong content is no anchor: it is compared with what commits make.
+"""A readable checkpoint whose content differs from that of the commits is no anchor.
 
 Versions up to 13 have expired, as in test_expired_logs.
 """
@@ -277,7 +277,7 @@ def test_an_application_that_has_expired_may_be_left_out(tmp_path: Path, kept: b
 
 @pytest.mark.parametrize("kept", ["5 days", "60 days"])
 def test_an_application_may_be_left_out_only_if_it_had_expired(tmp_path: Path, kept: str):
-    """At the time of the checkpoint, 30 days ago."""
+    """Expired at the time of the checkpoint, 30 days ago."""
     builder = story(tmp_path, 5, 10, configuration=retained(kept))
     update_transactions(builder, (2, 7), builder.now_ms - 37 * DAY_MS)
     assert planned(tmp_path)[1].anchor_version == 10
@@ -289,7 +289,7 @@ def test_an_application_may_be_left_out_only_if_it_had_expired(tmp_path: Path, k
 
 
 def test_an_application_that_no_commit_has_is_a_fault(tmp_path: Path):
-    """Expired or not: who reads it takes a transaction for done that never was."""
+    """Expired or not: its readers would skip a transaction that was never committed."""
     builder = story(tmp_path, 5, 10, configuration=PROTECTED)
     edit_rows(top(builder, 10), lambda row: row["txn"] and row["txn"].update(appId="app2"))
 
@@ -305,7 +305,7 @@ def retained(interval: str) -> dict[str, str]:
 
 
 def update_transactions(builder: TableBuilder, versions: tuple[int, ...], at_ms: int) -> None:
-    """Sets the time of last update in commits and checkpoints."""
+    """Set the time of last update in commits and checkpoints."""
     for version in versions:
         file = builder.log / f"{version:020d}.json"
         rewrite(file, file.read_text().replace('"lastUpdated": 1}', f'"lastUpdated": {at_ms}}}'))

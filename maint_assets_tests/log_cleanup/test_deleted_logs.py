@@ -1,4 +1,4 @@
-"""The execution of a plan: exactly that, each file recorded, and what is kept stays readable."""
+"""Execution of a plan: exactly as planned, each file recorded, what is kept stays readable."""
 
 import json
 import logging
@@ -374,7 +374,7 @@ def test_an_anchor_that_is_written_keeps_what_newer_versions_still_show(
 
 
 def _shown(spark: SparkSession, path: Path) -> tuple[str, list[str]]:
-    """The applications and tombstones of Delta's newest version."""
+    """The transactions and tombstones in Delta's newest version."""
     snapshot = delta_spark.log_at(
         spark, path, delta_spark.clock_at(spark, NOW_MS)
     ).unsafeVolatileSnapshot()

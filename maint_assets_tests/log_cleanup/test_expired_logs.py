@@ -1,4 +1,4 @@
-"""What a plan lets go of a log, and what it keeps: PROTOCOL's "Metadata Cleanup".
+"""What a plan deletes of a log, and what it keeps: PROTOCOL's "Metadata Cleanup".
 
 Version v of the tests' log is 40 - v days old; with 26 days kept, versions up to 13 have expired.
 """

@@ -1,4 +1,4 @@
-"""Names in the log that are not UTF-8: passed over, or named where a checkpoint has one."""
+"""Names in the log that are not UTF-8: ignored, or reported where a checkpoint has one."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A log cleanup that is interrupted: it stops, each deleted file has its row, a rerun finishes."""
+"""An interrupted log cleanup: it stops, each deleted file has its row, a rerun finishes."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from maint_assets_tests.support.log_builder import LogBuilder
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
 LEFT_OVER = 20_000
-"""Temporary files of writers in the log: enough to be in the middle when the signal comes."""
+"""Temporary files of writers in the log: so many that the signal comes in the middle."""
 
 VERSIONS = 21
 ANCHOR = 10
@@ -23,7 +23,7 @@ ANCHOR = 10
 
 @pytest.fixture
 def cleanup(tmp_path: Path) -> Command:
-    """Of a log that begins with a checkpoint afterwards, and very many temporary files in it."""
+    """The command that cleans a log with a checkpoint and very many temporary files."""
     ages = range(60, 60 - 2 * VERSIONS, -2)
     log = LogBuilder(tmp_path / "table").commits(ages, checksums=True).checkpoint(ANCHOR)
     for _ in range(LEFT_OVER):
@@ -40,7 +40,7 @@ def _gone(cleanup: Command) -> set[str]:
 
 
 def _finishes(cleanup: Command, before: list[object]) -> None:
-    """The next run deletes what was left, and each planned file has its row then."""
+    """Assert that the next run deletes the rest, and that each planned file then has its row."""
     said, _ = cleanup.started().communicate(timeout=180)
     assert _gone(cleanup) == _planned(cleanup) == cleanup.deleted(), said
     assert len(_planned(cleanup)) > LEFT_OVER + ANCHOR

@@ -1,4 +1,4 @@
-"""Kill -9 after each class of deletions: every kept version stays readable, a rerun converges."""
+"""Kill -9 after each class of deletions: every kept version stays readable, a rerun finishes."""
 
 import signal
 from pathlib import Path
@@ -40,7 +40,7 @@ def _log_of_every_kind(path: Path) -> TableBuilder:
 
 
 def _kept(path: Path) -> dict[int, Any]:
-    """The files of each kept version by delta-rs, and the rows of some of them."""
+    """The files of each kept version by delta-rs; for some versions their rows."""
     return {
         version: delta_rs.rows(path, version)
         if version in {ANCHOR, NEWEST}

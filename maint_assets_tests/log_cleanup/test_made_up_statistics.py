@@ -1,4 +1,4 @@
-"""Statistics of which no commit tells: no writer of checkpoints makes any up: they are refused."""
+"""Statistics in a checkpoint that no commit contains are refused: no writer makes any up."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Ours beside delta-spark and delta-rs on the same log: where it is the same, and where not.
+"""Our plan against delta-spark and delta-rs on the same log: where they agree, and where not.
 
-Mode ``spark`` lets go of exactly what delta-spark does, on random logs; mode ``protocol`` keeps
-whatever PROTOCOL keeps. LOGS=1000 plays more random logs than CI does.
+Mode ``spark`` deletes exactly what delta-spark does, on random logs; mode ``protocol`` keeps
+what PROTOCOL keeps. LOGS=1000 plays more random logs than CI does.
 """
 
 import json
@@ -181,7 +181,7 @@ def test_ours_keeps_versions_since_the_cutoff_that_delta_spark_loses(
     _delete(ours, names)
     spark_cleanup(spark, theirs.path, now_ms=NOON_MS)
 
-    # Version 13 is what the table was from the cutoff until version 14 was committed.
+    # Version 13 was the table's state from the cutoff until version 14 was committed.
     assert found.cutoff_version == 13
     assert len(delta_spark.rows(spark, ours.path, 13)) == 13
     with pytest.raises((PySparkException, Py4JJavaError)):
@@ -196,7 +196,7 @@ def test_a_late_commit_stays_that_delta_spark_lets_go(spark: SparkSession, tmp_p
     names, found = _planned(log, "protocol", at_ms=NOON_MS)
     gone = spark_cleanup(spark, tmp_path, now_ms=NOON_MS)
 
-    # By its time version 8 and all after it are 15 days old at most, of 26 that are kept.
+    # Going by the time of version 8, it and all later ones are at most 15 days old; 26 are kept.
     assert (found.cutoff_version, found.anchor_version) == (7, 5)
     assert commit_name(8) in gone - names
 
@@ -320,10 +320,10 @@ def test_random_logs_keep_each_version_that_protocol_keeps(tmp_path: Path) -> No
 
 
 def _versions(log: LogBuilder) -> dict[int, list[str]]:
-    """The live files of every version that can be made of what is there, by delta-rs.
+    """The live files of every version that delta-rs can read.
 
-    It takes a checkpoint of no bytes for a state without files: none of its versions count here
-    that need one.
+    delta-rs reads an empty checkpoint file as a state without files: versions that need one
+    are left out.
     """
     found: dict[int, list[str]] = {}
     for version in range(log.version + 1):
@@ -338,7 +338,7 @@ def _versions(log: LogBuilder) -> dict[int, list[str]]:
 
 
 def _cutoff_version(log: LogBuilder) -> int | None:
-    """The newest commit at or before the cutoff, by another way than ours."""
+    """The newest commit at or before the cutoff, computed independently of our code."""
     head = table_head(Location.of(str(log.path)))
     cutoff_ms = (log.now_ms - head.properties.log_retention_ms) // DAY_MS * DAY_MS
     files = {f.name[:20]: f for f in log.log.glob("[0-9]*.json") if len(f.name) == len(COMMIT)}

@@ -1,4 +1,4 @@
-"""Anchors that are yet to be written: a plan tells beforehand that one cannot be."""
+"""Anchors that are yet to be written: the plan reports it if one cannot be."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ MYSTERY = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["mys
 
 
 def _log(path: Path) -> TableBuilder:
-    """Versions up to 13 have expired, and only a checkpoint of version 18 is there."""
+    """Versions up to 13 have expired, and the only checkpoint is that of version 18."""
     return daily_log(path, checkpoints=(18,), checksums=False)
 
 
@@ -33,7 +33,7 @@ def _appended(version: int, *actions: dict[str, Any]) -> Damage:
 
 
 def _meanwhile(changed: Callable[[TableBuilder], dict[str, Any]]) -> Damage:
-    """Another protocol or metadata from version 8 on, and the former from version 15 on."""
+    """Change the protocol or metadata in version 8, and change it back in version 15."""
 
     def edit(table: TableBuilder) -> None:
         action = changed(table)
@@ -50,7 +50,7 @@ def _without_values(table: TableBuilder) -> None:
 
 
 def _wrong_checkpoint(table: TableBuilder) -> None:
-    """The checkpoint of version 18 as one of version 5."""
+    """Copy the checkpoint of version 18 to version 5."""
     (table.log / single(5)).write_bytes((table.log / single(18)).read_bytes())
     edit_rows(table.log / single(5), lambda row: row)
 

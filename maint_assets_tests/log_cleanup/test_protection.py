@@ -1,4 +1,4 @@
-"""Checkpoint protection: what the RFC forbids stays, what Delta allows beyond it is shown.
+"""Checkpoint protection: what the RFC forbids is kept; tests show what Delta allows beyond it.
 
 Versions up to 13 have expired, as in test_expired_logs; checkpoints are at 5 and 10.
 """
@@ -33,7 +33,7 @@ def _protected(path: Path, before: int, *, checksums: bool = True) -> TableBuild
 
 
 def _unknown_between(builder: TableBuilder, first: int, last: int) -> None:
-    """A protocol that nobody knows, from one version to another."""
+    """Put an unknown protocol into the versions from ``first`` to ``last``."""
     for version in (first, last + 1):
         file = builder.log / f"{version:020d}.json"
         protocol = UNKNOWN if version == first else builder.protocol

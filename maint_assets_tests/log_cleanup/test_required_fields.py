@@ -19,7 +19,7 @@ UNREADABLE = "unreadable"
 
 
 def _v2_log(path: Path, *, parts: int) -> tuple[TableBuilder, Path]:
-    """A log with a checkpoint of version 10 in JSON, and that file."""
+    """A log with a V2 checkpoint of version 10 in JSON, and the path of that file."""
     at = {10: lambda table: table.checkpoint("v2-json", parts=parts)}
     table = daily_log(path, at=at, versions=12, checksums=False, features=("v2Checkpoint",))
     (top,) = table.log.glob(f"{10:020d}.checkpoint.*.json")
@@ -79,7 +79,7 @@ def test_a_v2_checkpoint_whose_adds_lack_a_field_is_no_anchor(
     assert field in found.rejected[0] and "add" in found.rejected[0]
     for name in commits(*range(10)):
         (table.log / name).unlink()
-    # Of a sidecar, both take an add without a path for none: the files look like nobody's.
+    # In a sidecar, both readers skip an add without a path: the files look untracked.
     lost = 1 if parts else UNREADABLE
     by_spark = {"path": lost, "partitionValues": 11}
     assert _spark_rows(spark, tmp_path) == by_spark.get(field, UNREADABLE if parts else 11)

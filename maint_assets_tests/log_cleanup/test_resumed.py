@@ -1,4 +1,4 @@
-"""A cleanup that ends anywhere leaves no checkpoint by which the next run refuses the anchor."""
+"""Wherever a cleanup stops, no checkpoint that is left makes the next run reject the anchor."""
 
 import shutil
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def _larger(row: dict[str, Any]) -> None:
 
 
 def _wrong(*versions: int) -> Damage:
-    """Checkpoints of these versions are not what the commits make."""
+    """Make checkpoints of these versions differ from the commits."""
 
     def damage(table: TableBuilder) -> None:
         for version in versions:
@@ -40,14 +40,14 @@ def _wrong(*versions: int) -> Damage:
 
 
 def _beginning_at_3(table: TableBuilder) -> None:
-    """A log of which a right checkpoint is the beginning, and a wrong one follows."""
+    """Let the log begin with a right checkpoint that is followed by a wrong one."""
     _wrong(5)(table)
     for version in range(3):
         (table.log / f"{version:020d}.json").unlink()
 
 
 def _twins(table: TableBuilder) -> None:
-    """The same, where the right one has a wrong twin that readers pass over."""
+    """The same, with a wrong twin of the right checkpoint, which readers do not pick."""
     _beginning_at_3(table)
     _wrong(3)(table)
 

@@ -1,6 +1,6 @@
-"""Whole cleanups of logs with a past: what is kept reads as before, by every reader.
+"""Whole cleanups of logs with a history: what is kept reads as before, by every reader.
 
-Times in commits from the middle on, protected checkpoints, staged commits, VACUUM LITE afterwards.
+In-commit timestamps enabled midway, protected checkpoints, staged commits, VACUUM LITE afterwards.
 """
 
 import os
@@ -22,7 +22,7 @@ from maint_assets_tests.support.chain import Chain, files
 from maint_assets_tests.support.log_builder import LogBuilder
 
 CUTOFF_MS = (NOW_MS - 26 * DAY_MS) // DAY_MS * DAY_MS
-"""Versions up to 13 of a daily log have expired by it."""
+"""At this cutoff, versions up to 13 of a daily log have expired."""
 
 
 RARER = [
@@ -31,9 +31,9 @@ RARER = [
 
 
 def _enabled_at(path: Path, version: int, *, young: bool = False) -> LogBuilder:
-    """A commit each noon, of which those from a version on say their own time.
+    """A commit at noon every day, with in-commit timestamps from ``version`` on.
 
-    If ``young``, the files of these were copied today.
+    If ``young``, the commit files from then on have today's modification time.
     """
     log = LogBuilder(path, now_ms=NOW_MS, features=["inCommitTimestamp"])
     for number in range(21):
@@ -49,7 +49,7 @@ def _enabled_at(path: Path, version: int, *, young: bool = False) -> LogBuilder:
 
 
 def _version_at(spark: SparkSession, path: Path, at_ms: int) -> int:
-    """The version that delta-spark takes for a time: each has as many rows as its number."""
+    """The version that delta-spark reads for a time: a version has as many rows as its number."""
     at = datetime.fromtimestamp(at_ms / 1000, timezone.utc)
     told = at.strftime("%Y-%m-%d %H:%M:%S.%f UTC")
     delta_spark.forget(spark)
@@ -92,7 +92,7 @@ def test_a_plan_made_before_commits_told_their_time_is_executed_as_it_is(
 
 
 def _dropped_feature(spark: SparkSession, path: Path) -> int:
-    """A table of which deletion vectors were dropped by delta-spark; the protected version."""
+    """A table whose deletion vectors were dropped by delta-spark; returns the protected version."""
     statements = (
         "CREATE TABLE {t} (id BIGINT) USING delta TBLPROPERTIES "
         "('delta.enableDeletionVectors' = 'true', 'delta.checkpointInterval' = '1000')",
@@ -110,7 +110,7 @@ def _dropped_feature(spark: SparkSession, path: Path) -> int:
 
 
 def _aged(path: Path, *, newest: int, now_ms: int) -> None:
-    """Makes files of the log up to a version 60 days old, all others an hour."""
+    """Make log files up to version ``newest`` 60 days old, and all others one hour."""
     for file in (path / "_delta_log").glob("*.*"):
         number = file.name.lstrip(".").partition(".")[0]
         if number.isdigit():
@@ -178,14 +178,14 @@ def test_staged_commits_up_to_the_anchor_go_and_those_that_changed_stay(
 
 
 def _vacuums(chain: Chain, path: Path, **vacuum: Any) -> Chain:
-    """A chain of the same workspace that vacuums, by what the log says, what twenty days keep."""
+    """A chain on the same workspace that runs VACUUM LITE and retains twenty days."""
     settings = {"retention": "20 days", "mode": "lite", "allow_short_retention": True}
     made = Chain.of(path, path, **settings | {"allow_clock_skew": True} | vacuum)
     return Chain(chain.launcher, chain.table.model_copy(update={"vacuum": made.table.vacuum}))
 
 
 def _removing_log(path: Path) -> TableBuilder:
-    """A log of 21 days: a file is added each, and that of the day before removed."""
+    """A log of 21 days: each day adds a file and removes that of the day before."""
     table = TableBuilder(path, now_ms=NOW_MS).at(days_ago=40).create()
     for version in range(1, 21):
         table.at(days_ago=40 - version)
@@ -208,7 +208,7 @@ def test_lite_goes_on_after_a_cleanup_of_what_it_has_handled(
 
     cleaned = chain.clean()
 
-    # Version v removed file v - 1, forty less v days ago; of twenty days all is kept.
+    # Version v removed file v - 1, 40 - v days ago; 20 days are retained.
     assert files(first) == {f"f{version - 1}" for version in range(2, 20)}
     assert cleaned.planned.plan.anchor_version == 10
     assert not [note for note in cleaned.planned.notes if "our VACUUM" in note]

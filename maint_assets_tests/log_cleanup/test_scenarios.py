@@ -1,4 +1,4 @@
-"""Where each scenario of the upstream suites and each measured weakness is told."""
+"""The tests that cover each scenario of the upstream suites and each measured weakness."""
 
 import importlib
 

@@ -16,7 +16,7 @@ from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import terms_of
 
 WITHOUT_ITS_COMMIT = "table-with-domain-metadata"
-"""A checkpoint and no commit at or after it: delta-spark refuses it as well."""
+"""It has a checkpoint but no commit at or after it: delta-spark refuses it as well."""
 
 
 def test_kept_versions_have_the_files_that_they_had(shared_tables: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sidecars: those that a checkpoint which stays names never go (PROTOCOL, "Metadata Cleanup" 5)."""
+"""Sidecars that a kept checkpoint names are never deleted (PROTOCOL, "Metadata Cleanup" 5)."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def _sidecars(builder: TableBuilder) -> set[str]:
 
 
 def _of(builder: TableBuilder, version: int) -> set[str]:
-    """The sidecars written with a version: as old as its commit."""
+    """The sidecars written with a version: those as old as its commit."""
     at_ms = builder.mtime_ms(f"_delta_log/{version:020d}.json")
     found = ((name, builder.mtime_ms(f"_delta_log/{name}")) for name in _sidecars(builder))
     return {name for name, modified_ms in found if 0 <= modified_ms - at_ms < 60_000}
@@ -154,7 +154,7 @@ def test_a_log_without_a_directory_of_sidecars_is_no_fault(tmp_path: Path):
 
 
 def test_a_sidecar_with_other_actions_makes_no_anchor(tmp_path: Path):
-    """The protocol allows file actions only: delta-spark does not read the others."""
+    """PROTOCOL allows file actions only; delta-spark does not read any others."""
     builder = _v2_log(tmp_path)
     sidecar = builder.log / min(_of(builder, 10))
     (top,) = builder.log.glob(f"{10:020d}.checkpoint.*.json")
@@ -192,7 +192,7 @@ def test_a_sidecar_that_a_checkpoint_names_since_the_last_batch_stays(tmp_path: 
 
 
 def _nested(builder: TableBuilder) -> None:
-    """Moves the sidecars of checkpoint 10 into a directory below that of all others."""
+    """Move the sidecars of checkpoint 10 into a directory below that of all others."""
     (top,) = builder.log.glob(f"{10:020d}.checkpoint.*.json")
     (builder.log / "_sidecars/sub").mkdir()
     for name in _of(builder, 10):

@@ -27,13 +27,13 @@ Gone = dict[str, list[int]]
 
 
 def log_of(path: Path, ages_days: list[float], **settings: Any) -> LogBuilder:
-    """A log with a commit of each age."""
+    """A log with one commit of each age."""
     log = LogBuilder(path, now_ms=NOON_MS, features=["v2Checkpoint"], **settings)
     return log.commits(ages_days, checksums=True)
 
 
 def clean(log: LogBuilder, *, days: float = 30, **asked: Any) -> Gone:
-    """Deletes what is planned; the versions of the files by kind, and of sidecars."""
+    """Delete what is planned, and return the versions of the deleted files by kind."""
     terms = Terms(
         planned_ms=asked.pop("now_ms", NOON_MS),
         retention_ms=int(days * DAY_MS),
@@ -52,7 +52,7 @@ def clean(log: LogBuilder, *, days: float = 30, **asked: Any) -> Gone:
 
 
 def readable(log: LogBuilder) -> list[int]:
-    """The versions of which delta-rs finds every file."""
+    """The versions that delta-rs reads with all their files."""
     found: list[int] = []
     for version in range(log.version + 1):
         try:
@@ -109,7 +109,7 @@ def test_sidecars_go_day_by_day_with_their_checkpoints(tmp_path: Path, name: str
         there = {file.name for file in (log.log / "_sidecars").iterdir()}
         left[day] = sorted(log.sidecars[sidecar] for sidecar in there)
 
-    # The table six days before midnight is that of the seventh day before.
+    # The table as of midnight six days ago is the version committed on the day before.
     assert left[6] == [*range(7)]
     assert left[10] == [*range(3, 11)]
     assert left[13] == [*range(6, 14)]
@@ -136,7 +136,7 @@ def test_checkpoint_protection_by_what_is_known(
 
 
 def _forget_protocol(log: LogBuilder, version: int) -> None:
-    """A commit from the future, after which the protocol is one that nobody knows; not for long."""
+    """Put an unknown protocol into one version; the next one changes it back."""
     future = {"minReaderVersion": 9, "minWriterVersion": 9}
     for number, protocol in ((version, future), (version + 1, log.table.protocol)):
         file = log.log / f"{number:020d}.json"
@@ -166,7 +166,7 @@ HYBRID: dict[int, tuple[str, int]] = {
 def test_kernel_minutes(
     tmp_path: Path, kind: str, kept: int, anchor: int, older: list[int]
 ) -> None:
-    """Version v was committed in minute ten times v; it is minute 130 now."""
+    """Version v was committed in minute 10 * v; now is minute 130."""
     log = LogBuilder(tmp_path, now_ms=NOON_MS, features=["v2Checkpoint"])
     start_ms = NOON_MS - 130 * MINUTE_MS
     for version in range(13):

@@ -1,4 +1,4 @@
-"""Two checkpoints of one version: readers take one of them, and do not try the other."""
+"""Two checkpoints of one version: readers pick one of them, and do not try the other."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -52,7 +52,7 @@ def truncate(file: Path) -> None:
 
 
 def lose_adds(file: Path) -> None:
-    """Rows of no action: the checkpoint can be read, and lacks files."""
+    """Empty the adds: the checkpoint can be read, but lacks files."""
     edit_rows(file, lambda row: row.update(add=None))
 
 

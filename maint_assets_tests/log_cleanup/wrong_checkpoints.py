@@ -1,4 +1,4 @@
-"""Checkpoints that differ from the commits, and others that do not."""
+"""Checkpoints that differ from the commits, and some that only seem to."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ def story(
     parts: int = 1,
     **create: Any,
 ) -> TableBuilder:
-    """A commit a day: files come, go and come again, applications and domains move on."""
+    """One commit a day: files are added, removed, added again; transactions and domains change."""
     table = TableBuilder(path, now_ms=NOW_MS)
     for version in range(21):
         table.at(days_ago=OLDEST_DAYS - version, hours_ago=-2)
@@ -67,7 +67,7 @@ def top(builder: TableBuilder, version: int) -> Path:
 
 
 def of_c(change: dict[str, Any]) -> Edit:
-    """Changes the add of the file ``c``."""
+    """Change the add of the file ``c``."""
 
     def edit(row: dict[str, Any]) -> None:
         if row["add"] and row["add"]["path"] == "c":
@@ -153,7 +153,7 @@ def partitioned(
     features: Sequence[str] = ROW_TRACKING,
     configuration: Mapping[str, str] | None = None,
 ) -> TableBuilder:
-    """A commit a day that adds a file of a partition, with statistics and row ids."""
+    """One commit a day that adds a file with partition values, statistics and row ids."""
     table = TableBuilder(path, now_ms=NOW_MS)
     for version in range(21):
         table.at(days_ago=OLDEST_DAYS - version, hours_ago=-2)
@@ -200,7 +200,7 @@ def _stats(**changed: Any) -> Edit:
 
 
 def of_adds(**change: Any) -> Edit:
-    """Changes all adds."""
+    """Change all adds."""
     return _of("add", **change)
 
 

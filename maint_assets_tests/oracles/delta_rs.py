@@ -1,7 +1,7 @@
-"""What delta-rs says of a table: a judge that shares no code with delta-spark.
+"""delta-rs as an oracle: an implementation that shares no code with delta-spark.
 
-Not to be asked about tables with deletion vectors, nested hidden names, UniForm or CDF: there
-its VACUUM is wrong.
+Not for tables with deletion vectors, nested hidden names, UniForm or CDF: there its VACUUM is
+wrong.
 """
 
 from pathlib import Path
@@ -17,12 +17,12 @@ def planned_files(path: Path, *, full: bool = True, retention_hours: int | None 
 
 
 def vacuum(path: Path, *, full: bool = True, retention_hours: int | None = None) -> set[str]:
-    """The files that its VACUUM has deleted, decoded, relative to the root."""
+    """Execute its VACUUM; the files that it deleted, decoded, relative to the root."""
     return _vacuum(path, retention_hours, full=full, dry_run=False)
 
 
 def rows(path: Path, version: int | None = None) -> list[dict[str, Any]]:
-    """All rows of a version, the newest without one, in a fixed order."""
+    """All rows of a version, by default the newest, in a fixed order."""
     table = DeltaTable(path, version=version)
     found = QueryBuilder().register("t", table).execute("SELECT * FROM t")
     return sorted(pa.table(found).to_pylist(), key=repr)

@@ -1,4 +1,4 @@
-"""What Delta's own implementation says of a table, through SQL and the session of the tests."""
+"""Delta's own implementation as an oracle, through SQL and the tests' Spark session."""
 
 from pathlib import Path
 from typing import Any
@@ -22,25 +22,25 @@ def planned_files(
 def planned_files_at(
     spark: SparkSession, path: Path, clock: Any, *, hours: float | None = None, mode: str = "FULL"
 ) -> set[str]:
-    """The same on a clock of its own."""
+    """The same on the given clock."""
     return _files(_vacuum_at(spark, path, clock, hours=hours, mode=mode, dry_run=True), path)
 
 
 def vacuum_at(
     spark: SparkSession, path: Path, clock: Any, *, hours: float | None = None, mode: str = "FULL"
 ) -> None:
-    """Its VACUUM, executed, on a clock of its own."""
+    """Execute its VACUUM on the given clock."""
     _vacuum_at(spark, path, clock, hours=hours, mode=mode, dry_run=False).collect()
 
 
 def clock_at(spark: SparkSession, now_ms: int) -> Any:
-    """A clock for Delta that stands still."""
+    """A clock for Delta that does not advance."""
     jvm: Any = spark._jvm
     return jvm.org.apache.spark.util.ManualClock(now_ms)
 
 
 def log_at(spark: SparkSession, path: Path, clock: Any) -> Any:
-    """Delta's log of a table on a clock of its own: the one that SQL about the path uses next."""
+    """Delta's log of a table on the given clock: SQL about the path uses this log next."""
     forget(spark)
     jvm: Any = spark._jvm
     return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
@@ -49,7 +49,7 @@ def log_at(spark: SparkSession, path: Path, clock: Any) -> Any:
 
 
 def snapshot(spark: SparkSession, path: Path) -> Any:
-    """Its newest snapshot of a table."""
+    """Delta's newest snapshot of a table."""
     forget(spark)
     jvm: Any = spark._jvm
     place, nothing = jvm.org.apache.hadoop.fs.Path(str(path)), jvm.scala.Option.empty()
@@ -58,19 +58,19 @@ def snapshot(spark: SparkSession, path: Path) -> Any:
 
 
 def vacuum(spark: SparkSession, path: Path, retention_hours: float | None = None) -> None:
-    """Its VACUUM, executed: it also commits VACUUM START and VACUUM END."""
+    """Execute its VACUUM, which also commits VACUUM START and VACUUM END."""
     _vacuum(spark, path, retention_hours).collect()
 
 
 def rows(spark: SparkSession, path: Path, version: int | None = None) -> list[dict[str, Any]]:
-    """All rows of a version, the newest without one, in a fixed order."""
+    """All rows of a version, by default the newest, in a fixed order."""
     forget(spark)
     found = _read(spark, path, version).collect()
     return sorted((row.asDict(recursive=True) for row in found), key=repr)
 
 
 def readable_versions(spark: SparkSession, path: Path) -> list[int]:
-    """The versions of the history whose every row can still be read."""
+    """The versions of the history of which all rows can still be read."""
     forget(spark)
     versions = [row.version for row in spark.sql(f"DESCRIBE HISTORY {table(path)}").collect()]
     return sorted(version for version in versions if _is_readable(spark, path, version))
@@ -85,7 +85,7 @@ def active_files(spark: SparkSession, path: Path) -> set[str]:
 
 
 def forget(spark: SparkSession) -> None:
-    """Clears its cache of logs: needed after a table was changed behind its back."""
+    """Clear Delta's cache of logs: needed after a table was changed without delta-spark."""
     delta: Any = spark._jvm
     delta.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
@@ -120,7 +120,7 @@ def _vacuum_at(
 
 
 def _files(listed: DataFrame, path: Path) -> set[str]:
-    # A decoded path behind a scheme: no URI, so `%`, `?` and `#` stand for themselves.
+    # A decoded path with a scheme is no URI: `%`, `?` and `#` are literal.
     found = [Path(row.path.removeprefix("file:")) for row in listed.collect()]
     return {str(file.relative_to(path)) for file in found if not file.is_dir()}
 
@@ -131,7 +131,7 @@ def _read(spark: SparkSession, path: Path, version: int | None) -> DataFrame:
 
 
 def _is_readable(spark: SparkSession, path: Path, version: int) -> bool:
-    # Collected: Delta refuses to write an older version of a table with deletion vectors to noop.
+    # collect: Delta refuses to write an older version of a table with deletion vectors to noop.
     try:
         _read(spark, path, version).collect()
     except (PySparkException, Py4JJavaError):

@@ -1,7 +1,7 @@
 """One table per table feature, written by delta-spark, with commits and removed files.
 
-``FEATURE_TABLES[name](spark, path)`` makes a table; each has several commits and files that no
-longer belong to its newest version.
+``FEATURE_TABLES[name](spark, path)`` makes a table; each has several commits and files that are
+no longer in its newest version.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ def _table(
     clause: str = "",
     properties: Mapping[str, str] | None = None,
 ) -> TableWriter:
-    """What creates a table with these columns and properties, then runs the statements on it."""
+    """A function that creates a table with these columns and properties and runs the statements."""
     set_to = ", ".join(f"'{key}' = '{value}'" for key, value in (properties or {}).items())
     stored = f"TBLPROPERTIES ({set_to})" if set_to else ""
     create = f"CREATE TABLE {{t}} ({columns}) USING delta {clause} {stored}"

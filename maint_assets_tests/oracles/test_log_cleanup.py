@@ -1,4 +1,4 @@
-"""What delta-spark and delta-rs delete from the same log: the matrix measured for the design."""
+"""The files that delta-spark and delta-rs delete from the same log: the matrix of the design."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_delta_rs_loses_the_rows_of_retained_versions(spark: SparkSession, tmp_p
     delta_rs_cleanup(tmp_path)
 
     assert delta_spark.readable_versions(spark, tmp_path) == [20]
-    # It takes protocol and metadata from the checksum, and the files that commits 10 to 12 add.
+    # It reads protocol and metadata from the checksum, and the adds of commits 10 to 12.
     assert ids(delta_rs.rows(tmp_path, 12)) == [9, 10, 11]
 
 
@@ -65,7 +65,7 @@ def test_spark_goes_on_after_its_first_buffer_is_young(spark: SparkSession, tmp_
 
     found = spark_cleanup(spark, tmp_path, now_ms=NOON_MS)
 
-    # Its iterator is asked twice for a first file: the second time it searches further.
+    # Its iterator is asked twice for a first file; the second time it searches further.
     gone = [*range(5, 10)]
     assert kinds(found, log) == {"commit": gone, "checksum": gone, "checkpoint": [5]}
 

@@ -1,4 +1,4 @@
-"""The judges themselves: the tables they write, and what they say of them."""
+"""The oracles themselves: the tables they write, and their answers about them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The log of a table after a race, read by hand: what each commit did, and what it must not."""
+"""The log of a table after a race, read by hand: what each commit did, and which faults it has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Action = dict[str, Any]
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit; actions as they were written."""
+    """One commit, with its actions as written."""
 
     version: int
     info: Action
@@ -42,9 +42,9 @@ class Commit:
 
 @dataclass(repr=False)
 class History:
-    """All commits of a table in their order; ``live`` are the last adds by their path.
+    """All commits of a table in order; ``live`` are the last adds by their path.
 
-    ``faults`` tell of a file that was added or removed twice: rows that were doubled or lost.
+    ``faults`` are files that were added or removed twice: rows that were doubled or lost.
     """
 
     table: Path
@@ -63,7 +63,7 @@ class History:
         return found
 
     def take(self, commit: Commit) -> None:
-        """Checks a commit against what is live, then follows it."""
+        """Check a commit against the live files, then apply it."""
         if commit.version != len(self.commits):
             self.faults.append(f"{commit.version} follows {len(self.commits) - 1}")
         for remove in commit.removes:
@@ -108,8 +108,8 @@ def _vector(action: Action) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether Arrow wrote a file; one that nobody finished cannot tell."""
+    """Whether Arrow wrote a file; False for an unfinished one."""
     try:
         return "parquet-cpp" in pq.read_metadata(path).created_by
-    except (OSError, ValueError):  # Delta's own writers may be at it, or have lost
+    except (OSError, ValueError):  # unfinished, or by Delta's own writers
         return False

@@ -1,7 +1,7 @@
-"""Our side of a race: rounds of compaction, purge, Z-order and vacuum beside the other process.
+"""Our side of a race: rounds of compaction, purge, Z-order and vacuum against another process.
 
-A round is one attempt to commit a batch. Most plans have several, a bin each. While most plans are
-executed the other process commits at least once, where it is of consequence: see ``Window``.
+A round is one attempt to commit a batch. Most plans have several, one bin each. During most
+executions the other process commits at least once, at a critical moment: see ``Window``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120
 CHECKPOINT_INTERVAL = 10
 FILES = 500
-"""Live files: there are never so many."""
+"""A limit of live files that is never reached."""
 
 SELECTIONS = {
     "compaction": Selection(),
@@ -60,10 +60,10 @@ MIX = (*["compaction"] * 5, "purge", "zorder", "zorder full", "where")
 
 
 class Window(IntEnum):
-    """When the other process commits: with which reading of the clock of a batch, if with any.
+    """When the other process commits: at which reading of a batch's clock, if at any.
 
-    The clock is read when a batch starts, when its new files are written, and between the look
-    at the log and the commit, where commits have times of their own.
+    The clock is read when a batch starts, when its new files are written, and, with in-commit
+    timestamps, between reading the log and the commit.
     """
 
     PLANNED = 1
@@ -91,7 +91,7 @@ class Other:
             )
 
     def ask(self, kind: str) -> None:
-        """Lets it do something, and waits until that is done; one that hangs is ended."""
+        """Request an operation and wait until it is done; a process that hangs is killed."""
         print(kind, file=_pipe(self._process.stdin), flush=True)
         alarm = threading.Timer(PATIENCE_S, self._process.kill)
         alarm.start()
@@ -100,7 +100,7 @@ class Other:
         assert answer == kind, f"{answer}: {self._why()}"
 
     def wait(self) -> None:
-        """Waits until it has committed once more."""
+        """Wait until it has committed once more."""
         version, until = self.version(), time.monotonic() + PATIENCE_S
         while self.version() == version:
             assert self._process.poll() is None and time.monotonic() < until, self._why()
@@ -113,12 +113,12 @@ class Other:
         return self._version
 
     def end(self) -> Report:
-        """What it tells in the end."""
+        """Its report after it has ended."""
         self._process.communicate(timeout=PATIENCE_S)
         return msgspec.json.decode((self.folder / "report.json").read_bytes(), type=Report)
 
     def kill(self) -> None:
-        """Ends it, whatever it does."""
+        """Kill it in any state."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.communicate()
@@ -131,7 +131,7 @@ class Other:
 
 @dataclass(repr=False)
 class Tally:
-    """What became of our rounds; ``closed`` are the errors that ended one, in their order.
+    """The results of our rounds; ``closed`` are the errors that ended one, in order.
 
     In ``contested`` rounds the other process had committed since the plan. ``lost`` are the inputs
     of dropped bins.
@@ -149,7 +149,7 @@ class Tally:
 
 @dataclass
 class Racing:
-    """Our side: one table, its workspace, what happened so far."""
+    """Our side: one table, its workspace, the results so far."""
 
     spark: SparkSession
     table: Path
@@ -165,12 +165,12 @@ class Racing:
         self._vacuuming = Chain.of(self.table, self.workspace / "vacuuming", **retention)
 
     def play(self, rounds: int) -> None:
-        """Goes on until there were so many rounds."""
+        """Continue until there are ``rounds`` rounds."""
         while self.tally.rounds.total() < rounds:
             self.act()
 
     def act(self) -> None:
-        """One plan of a random kind; each tenth through Dagster, each 15th after a vacuum."""
+        """Run a plan of a random kind; every 10th through Dagster, every 15th after a vacuum."""
         self._plans += 1
         if self._plans % 15 == 8:
             self.vacuum()
@@ -185,10 +185,10 @@ class Racing:
             kind = "compaction"
 
     def rewrite(self, kind: str, *, window: Window, then: str | None = None) -> bool:
-        """One plan executed, three of four with a commit a bin; False where it has no bin.
+        """Plan and execute, three times of four with one commit per bin; False if there is no bin.
 
-        In the window of one of the first batches the other process commits once; in that of the
-        first it does ``then``.
+        In the window of one of the first batches the other process commits once; with ``then`` it
+        does that in the first batch.
         """
         max_bytes = self._random.choice((1, 1, 1, 1 << 30))
         plan, parts = self.planned(SELECTIONS[kind])
@@ -212,7 +212,7 @@ class Racing:
         return True
 
     def planned(self, selection: Selection) -> tuple[CompactionPlan, list[Part]]:
-        """A plan of the newest version, and where its bins lie."""
+        """A plan of the newest version, and the files with its bins."""
         head = table_head(Location.of(str(self.table)))
         rows = planned_bins(
             self.spark,
@@ -244,7 +244,7 @@ class Racing:
         return plan, written.parts
 
     def whole_chain(self) -> None:
-        """A compaction through Dagster, raced as it comes."""
+        """A compaction through Dagster, while the other process commits at any time."""
         try:
             done = self._compacting.compact().done
         except ConflictError as error:
@@ -255,7 +255,7 @@ class Racing:
         self.tally.bins += Counter(committed=done.bins, dropped=done.dropped)
 
     def vacuum(self) -> None:
-        """A vacuum through Dagster, with a commit between plan and deletion; an old stray goes."""
+        """A vacuum through Dagster, with a commit between plan and deletion, of an old file."""
         assert History.of(self.table).own_orphans() == []
         stray = self.table / f"p=1/stray-{uuid.uuid4()}.parquet"
         stray.parent.mkdir(exist_ok=True)
@@ -272,7 +272,7 @@ class Racing:
     def _executed(
         self, plan: CompactionPlan, parts: list[Part], clock: Callable[[], int], *, max_bytes: int
     ) -> Iterator[list[dict[str, Any]]]:
-        """The ledger of each batch, as the executing stage makes it."""
+        """The ledger of each batch, as the executing stage writes it."""
         head = ready_head(plan, max_age_ms=DAY_MS, now_ms=_now_ms())
         found = rewrite_tasks(
             self.spark,
@@ -299,7 +299,7 @@ class Racing:
         self.tally.closed.append(str(error))
 
     def _checkpoint(self, made: list[int]) -> None:
-        """What the executing stage does where one of its versions wants a checkpoint."""
+        """Write a checkpoint as the executing stage does if one is due for its versions."""
         for version in [version for version in made if version % CHECKPOINT_INTERVAL == 0][-1:]:
             head = table_head(Location.of(str(self.table)), version=version)
             write_checkpoint(
@@ -312,7 +312,7 @@ class Racing:
 
 
 class _Clock:
-    """The machine's clock; at one reading of it the other process commits first."""
+    """The machine's clock; before one of its readings the other process commits."""
 
     def __init__(self, window: Window, batch: int, commit: Callable[[], None]) -> None:
         self._at = window and window + batch * Window.LOOKED

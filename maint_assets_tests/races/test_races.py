@@ -1,6 +1,6 @@
-"""A race against delta-spark in another process; no row is lost or doubled, no bin lands twice.
+"""A race against delta-spark in another process; no row is lost or doubled, no bin commits twice.
 
-CI plays 60 rounds, ``make races`` 200, ``make races N=2000`` more.
+The suite plays 20 rounds, ``make races`` 200, ``make races N=2000`` more.
 """
 
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 RACES = int(os.environ.get("RACES", "20"))
 MANY = 200
-"""In fewer rounds the other process may be lucky."""
+"""In fewer rounds the other process may happen not to conflict."""
 
 SEED = int(os.environ.get("RACES_SEED", "1"))
 
@@ -40,12 +40,12 @@ CLOSING = {
     "add column": "the schema changed",
     "track": "feature rowTracking was added",
 }
-"""What the other process is asked for, and what our round then says."""
+"""The operation of the other process, and the error with which our round then ends."""
 
 
 @dataclass(repr=False)
 class Race:
-    """What is known when both sides have ended; ``closed`` is what ended a round of ours."""
+    """The results after both sides have ended; ``closed`` are the errors that ended our rounds."""
 
     table: Path
     tally: Tally
@@ -80,7 +80,7 @@ def race(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def closed_door(ours: Racing, asked: str) -> list[str]:
-    """What ended the round in which the other process did that, and the rounds after it."""
+    """The errors that ended the round of this operation and the rounds after it."""
     before = len(ours.tally.closed)
     ours.other.ask("hold")
     for kind, then in (("zorder", asked), ("compaction", "delete by vector"), ("zorder", "insert")):

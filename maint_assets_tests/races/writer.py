@@ -2,9 +2,9 @@
 
     python -m maint_assets_tests.races.writer TABLE FOLDER SEED
 
-It goes on by itself until its standard input ends. A line there names what it does next, and it
-answers with a line once that is done; between ``hold`` and ``go on`` it does only what it is asked.
-In the end it tells what it did: FOLDER/report.json.
+It runs random operations until its standard input ends. A line there names the next operation,
+and it answers with a line once that is done; between ``hold`` and ``go on`` it runs only those.
+At the end it writes what it did: FOLDER/report.json.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WEIGHTS = {
     "insert": 10, "update": 3, "delete": 3, "merge": 2, "optimize": 2, "zorder": 1, "restore": 1,
     "harmless": 1, "vectors": 1,
 }  # fmt: skip
-"""What it does by itself; all else only when asked."""
+"""The operations it chooses itself; all others are only run on request."""
 
 HOLDING = {"hold": True, "go on": False}
 WITH_VECTORS = "spark.databricks.delta.{}.deletionVectors.persistent"
@@ -43,16 +43,16 @@ BOOLEANS = ("true", "false")
 CONFLICTS = ("[DELTA_CONCURRENT_", "[DELTA_METADATA_CHANGED", "[DELTA_PROTOCOL_CHANGED")
 NEW_SCHEMA = "DELTA_SCHEMA_CHANGED"
 RESTORED_S = 10
-"""It goes back so far at most: a vacuum leaves these files alone."""
+"""It restores no older version: a vacuum does not delete files this young."""
 
 Model = dict[int, tuple[int, str]]
 
 
 @dataclass
 class Report:
-    """What the writer did: ``rows`` must be there, ``streamed`` are all ids that its stream got.
+    """What the writer did: ``rows`` must be in the table, ``streamed`` are all ids of its stream.
 
-    ``row_ids`` are those of the moment when row tracking was on for the first time.
+    ``row_ids`` are those at the moment when row tracking was first enabled.
     """
 
     operations: dict[str, int] = field(default_factory=Counter[str])
@@ -66,7 +66,7 @@ class Report:
 
 
 class Writer:
-    """One table under way: each method is one operation, and the model follows when it is done."""
+    """One table and its writer: each method is one operation, after which the model is updated."""
 
     def __init__(self, spark: SparkSession, table: Path, folder: Path, *, seed: int) -> None:
         self.report = Report()
@@ -78,7 +78,7 @@ class Writer:
         self._stream = self._started(processingTime="5 seconds")
 
     def act(self, kind: str | None) -> None:
-        """One operation, a random one unless told."""
+        """Run one operation, by default a random one."""
         if kind is None:
             kind = self._random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         if not self._rows:
@@ -116,7 +116,7 @@ class Writer:
         self.delete()
 
     def merge(self) -> None:
-        """Some rows get another value, some are new: no commit of it is for a stream."""
+        """Update some rows and insert some: the stream skips these commits."""
         new = self._new_rows(self._random.randint(0, 3))
         merged = {key: (self._rows[key][0] + 5, self._rows[key][1]) for key in self._some(3)} | new
         self._sql(
@@ -133,7 +133,7 @@ class Writer:
         self._sql(f"OPTIMIZE {{t}} WHERE p = '{self._random.choice(PARTITIONS)}' ZORDER BY (value)")
 
     def restore(self) -> None:
-        """An earlier version comes back; a row before it makes sure that something is removed."""
+        """Restore an earlier version, after inserting a row so that something is removed."""
         recent = [each for each in self._past if each[0] > time.monotonic() - RESTORED_S]
         self._insert(self._new_rows(1))
         if recent:
@@ -146,7 +146,7 @@ class Writer:
         self._past.clear()
 
     def vectors(self) -> None:
-        """Off, which closes the door, and on again."""
+        """Disable deletion vectors, which ends our rounds, and enable them again."""
         for said in ("false", "true"):
             new = f"'delta.enableDeletionVectors' = '{said}'"
             self._sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({new})")
@@ -171,7 +171,7 @@ class Writer:
             self.report.row_ids = {str(row.id): row.row_id for row in found}
 
     def end(self) -> None:
-        """The stream gets what it has not got yet."""
+        """Let the stream read the rest."""
         self._stream.stop()
         while True:
             stream = self._started(availableNow=True)
@@ -202,7 +202,7 @@ class Writer:
         return self._random.sample(sorted(self._rows), min(count, len(self._rows)))
 
     def _sql(self, statement: str) -> list[Any]:
-        """What a statement gives; one that lost against a commit of ours is tried again."""
+        """The result of a statement; it is retried if it lost a conflict against our commit."""
         while True:
             try:
                 text = statement.format(t=delta_spark.table(self._table))
@@ -213,7 +213,7 @@ class Writer:
                 self.report.conflicts[statement.split(maxsplit=1)[0]] += 1
 
     def _version(self) -> int:
-        """A version that has the rows of the model: whoever else commits changes none."""
+        """A version with the rows of the model: other writers' commits change no rows."""
         names = (path.name for path in (self._table / "_delta_log").glob("*.json"))
         return max(int(name[:20]) for name in names if name[:20].isdigit())
 
@@ -231,7 +231,7 @@ class Writer:
         self._stream = self._started(processingTime="5 seconds")
 
     def _refuse_other(self, error: Exception | None) -> None:
-        """A stream ends where columns come, and goes on when it is started again."""
+        """Accept only the end of a stream at a new column, after which it is restarted."""
         if NEW_SCHEMA not in str(error):
             raise AssertionError(f"the stream ended: {error}")
         self.report.stream_restarts += 1
@@ -280,10 +280,10 @@ def _run(writer: Writer, answers: IO[str]) -> None:
 
 
 def main() -> None:
-    """Writes until it is told to end, and reports."""
+    """Write until told to end, and report."""
     table, folder, seed = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Spark's own output
+    os.dup2(2, 1)  # the output of Spark
     writer = Writer(_session(), Path(table), Path(folder), seed=int(seed))
     try:
         _run(writer, answers)

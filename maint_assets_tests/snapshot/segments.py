@@ -1,4 +1,4 @@
-"""A log of a story, finished by checkpoints of all kinds."""
+"""The log of a story that can end with checkpoints of all kinds."""
 
 from pathlib import Path
 
@@ -19,14 +19,14 @@ def story(path: Path) -> TableBuilder:
         )
     )
     table.add("a", "b", "c", "x y", partition={"p": "é/%"}).remove("b").delete_rows("a", 0)
-    # Named like a version and like change data of commits after the checkpoint.
+    # Files named like a version, and like change data of commits after the checkpoint.
     odd = [table.added("f", path="8"), table.added("g", path="_change_data/h")]
     table.commit([table.added("b", partition={"p": "é/%"}), *odd])
     return table.remove("c").delete_rows("a", 0, 1)
 
 
 def finish(table: TableBuilder) -> None:
-    table._uuids = 100  # a checkpoint takes some: the vectors must be the same without one
+    table._uuids = 100  # a checkpoint uses some: the vectors must have the same names without one
     change = {"path": "_change_data/h", "partitionValues": {}, "size": 1, "dataChange": False}
     table.commit([table.added("d"), table.added("e"), {"cdc": change}])
     table.remove("b").delete_rows("x y", 1)

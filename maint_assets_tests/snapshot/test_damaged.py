@@ -1,4 +1,4 @@
-"""Damaged logs: passed over where the log allows it, else one sentence and nothing touched."""
+"""Damaged logs: skipped where the log allows it, else one clear error and nothing changed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Actions with fields that the protocol forbids: read where delta-spark reads them, else named."""
+"""Actions with fields that the protocol forbids: read if delta-spark reads them, else named."""
 
 import json
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def run(
 
 
 def edited(table: TableBuilder, action: str, edit: Edit) -> None:
-    """Edits all actions of a kind in the commits."""
+    """Edit all actions of a kind in the commits."""
     for file in table.log.glob("*.json"):
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         for line in lines:
@@ -47,7 +47,7 @@ def edited(table: TableBuilder, action: str, edit: Edit) -> None:
 
 
 def partitioned(path: Path, columns: Sequence[str] = ("p",)) -> TableBuilder:
-    """A table of old versions with a file for each of three values, one of them removed."""
+    """A table of old versions with a file for each of three values; one file is removed."""
     table = TableBuilder(path).at(days_ago=60).create(partition_columns=columns)
     for value in ("1", "2", "3"):
         table.add(f"f{value}.parquet", partition=dict.fromkeys(columns, value))
@@ -55,13 +55,13 @@ def partitioned(path: Path, columns: Sequence[str] = ("p",)) -> TableBuilder:
 
 
 def same_for_spark(spark: SparkSession, table: TableBuilder) -> list[tuple[Any, ...]]:
-    """The rows of a table as delta-spark has them."""
+    """The rows of a table as delta-spark reads them."""
     delta_spark.forget(spark)
     return sorted(map(tuple, spark.read.format("delta").load(str(table.path)).collect()))
 
 
 def refused_by_rust(table: TableBuilder, what: str) -> None:
-    """deltalake reads none of its rows."""
+    """Assert that deltalake cannot read the table."""
     with pytest.raises(Exception, match=what):
         DeltaTable(str(table.path)).to_pyarrow_table()
 

@@ -1,4 +1,4 @@
-"""Adds of commits that a checkpoint covers: read only where the checkpoint has no add of theirs."""
+"""Adds of commits that a checkpoint covers: read only if the checkpoint has no add of the file."""
 
 import json
 from pathlib import Path
@@ -17,21 +17,21 @@ from maint_assets_tests.support.edits import edit_rows, rewrite
 
 
 def units(path: Path) -> tuple[list[LogUnit], list[LogUnit]]:
-    """The checkpoint of a table, and its commits, all covered by it."""
+    """The checkpoint of a table, and its commits, all marked as covered by it."""
     head = table_head(Location.of(str(path)))
     commits = [msgspec.structs.replace(unit, covered=True) for unit in commit_units(head)]
     return checkpoint_units(head), commits
 
 
 def added(path: Path, read: list[LogUnit]) -> list[str]:
-    """The paths of all adds that are read, by commits and checkpoint alike."""
+    """The paths of all adds that are read, from commits and checkpoint."""
     rows = pa.Table.from_batches(actions_of(Location.of(str(path)), read))
     is_add = pc.and_(pc.equal(rows["what"], "file"), pc.equal(pc.bit_wise_and(rows["ord"], 1), 1))
     return sorted(rows.filter(is_add)["path"].to_pylist())
 
 
 def test_adds_of_files_that_are_live_in_the_checkpoint_are_read_once(tmp_path: Path) -> None:
-    """Those of its tombstones too: they may be wrong."""
+    """The adds of its tombstones are read too: the tombstones may be wrong."""
     TableBuilder(tmp_path).create().add("live", "gone").remove("gone").checkpoint()
     checkpoint, commits = units(tmp_path)
 
@@ -62,7 +62,7 @@ def test_an_add_with_a_deletion_vector_is_another_file_than_that_without(tmp_pat
 
 
 def test_adds_of_newer_commits_are_always_read(tmp_path: Path) -> None:
-    """They may bring back what the checkpoint has as removed."""
+    """They may add again what the checkpoint has as removed."""
     TableBuilder(tmp_path).create().add("live", "gone").remove("gone").checkpoint()
     checkpoint, commits = units(tmp_path)
     newer = [msgspec.structs.replace(unit, covered=False) for unit in commits]

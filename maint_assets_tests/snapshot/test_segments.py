@@ -1,4 +1,4 @@
-"""Which files make a version: every checkpoint gives the state that all commits give."""
+"""The files that make up a version: every checkpoint gives the same state as all commits."""
 
 import shutil
 from pathlib import Path

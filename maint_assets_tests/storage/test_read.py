@@ -1,4 +1,4 @@
-"""What reading does where a table has something else than files."""
+"""Reading where a table contains something other than regular files."""
 
 import os
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def lines(location: Location, path: str) -> list[bytes]:
 
 @pytest.mark.parametrize("reading", [read.content, read.digest, lines])
 def test_a_pipe_is_refused_at_once(tmp_path: Path, reading: Callable[..., Any]) -> None:
-    """Opening it would wait for somebody to write into it."""
+    """Opening it would block until somebody writes to it."""
     os.mkfifo(tmp_path / "pipe")
 
     with pytest.raises(OSError, match="a pipe"):

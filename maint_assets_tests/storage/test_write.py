@@ -1,4 +1,4 @@
-"""What writing and deleting do on a local disk."""
+"""Writing and deleting on a local disk."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -76,7 +76,7 @@ def test_files_of_a_log_are_deleted_by_the_door_of_the_log_cleanup_alone(
 
 
 def delete(location: Location, path: str, **otherwise: int) -> Deletion:
-    """The deletion of a file as it is, or as it is said to be."""
+    """Delete a file with its present size and time, or with those given."""
     file = location.file(path)
     found = file.lstat() if os.path.lexists(file) else None
     told = {

@@ -1,1 +1,1 @@
-"""What tests build tables, logs and runs with."""
+"""Helpers by which tests build tables, logs and runs."""

@@ -2,8 +2,8 @@
 
     TableBuilder(tmp_path).at(days_ago=10).create().add("a").at(days_ago=9).remove("a")
 
-The builder's clock stands at ``clock_ms`` and ticks a second a commit; files, commits and
-tombstones carry its time. Nothing is random: names and ids come from counters.
+The builder's clock is ``clock_ms`` and advances by a second per commit; files, commits and
+tombstones get its time. Nothing is random: names and ids come from counters.
 """
 
 import json
@@ -47,14 +47,14 @@ _ARROW = {
     "timestamp": pa.timestamp("us", "UTC"),
     "binary": pa.binary(),
 }
-# What Spark leaves as it is in a partition's directory is nearly everything but these.
+# In the names of partition directories Spark escapes nearly nothing but these.
 _HIVE_ESCAPED = {*"\"#%'*/:=?\\{[]^\x7f", *map(chr, range(1, 32))}
-# Hadoop's Path.toUri leaves these and all that is not ASCII.
+# Hadoop's Path.toUri does not encode these nor any non-ASCII characters.
 _URI_SAFE = "/!$&'()*+,;=:@~-._"
 
 
 class TableBuilder:
-    """A table under construction at ``path``; methods write at once and return the builder."""
+    """A table being built at ``path``; methods write at once and return the builder."""
 
     def __init__(self, path: Path, *, now_ms: int | None = None) -> None:
         self.path = path
@@ -74,7 +74,7 @@ class TableBuilder:
         self._uuids = 0
 
     def at(self, *, days_ago: float = 0, hours_ago: float = 0) -> Self:
-        """Sets the clock to that long before ``now_ms``."""
+        """Set the clock to that long before ``now_ms``."""
         self.clock_ms = self.now_ms - int(days_ago * DAY_MS + hours_ago * HOUR_MS)
         return self
 
@@ -86,7 +86,7 @@ class TableBuilder:
         features: Sequence[str] = (),
         fields: Mapping[str, str] | None = None,
     ) -> Self:
-        """Commits protocol and metadata; partition columns not among the fields are strings."""
+        """Commit protocol and metadata; partition columns not among the fields are strings."""
         schema = dict(fields or FIELDS)
         schema |= {name: "string" for name in partition_columns if name not in schema}
         metadata = {
@@ -110,9 +110,9 @@ class TableBuilder:
     ) -> Self:
         """One commit that adds a new data file at each path.
 
-        A bare file name goes to its partition's Hive directory. ``rows`` counts generated rows,
-        or holds them. ``fields`` are put into the action as they are; ``path`` among them is the
-        spelling in the log instead of the percent-encoded one.
+        A bare file name is put into its partition's Hive directory. ``rows`` is the number of rows
+        to generate, or the rows. ``fields`` are put into the action as they are; ``path`` among
+        them replaces the percent-encoded path in the log.
         """
         added = [self.added(path, partition=partition, rows=rows, **fields) for path in paths]
         return self.commit(added, operation="WRITE")
@@ -126,7 +126,7 @@ class TableBuilder:
         rows: int | Sequence[Row] = 2,
         **fields: Any,
     ) -> Action:
-        """The add action of a data file that is written now but not committed."""
+        """Write a data file and return its add action, not committed."""
         values = dict(partition or {})
         written = rows if isinstance(rows, Sequence) else self._rows(rows)
         file = self.path / (path if "/" in path else hive_path(values) + path)
@@ -150,7 +150,7 @@ class TableBuilder:
         extended: bool = True,
         **fields: Any,
     ) -> Self:
-        """One commit that removes live files, given as to ``add``; they stay on disk."""
+        """One commit that removes live files, named as for ``add``; they stay on disk."""
         at_ms = self.clock_ms if deletion_timestamp_ms is None else deletion_timestamp_ms
         removed = [self.removed(path, at_ms, extended=extended, **fields) for path in paths]
         return self.commit(removed, operation="DELETE")
@@ -173,8 +173,8 @@ class TableBuilder:
     def delete_rows(self, path: str, *rows: int, storage: str = "u", prefix: str = "") -> Self:
         """One commit that marks rows of a live file as deleted.
 
-        ``storage`` is where the deletion vector goes, as in the protocol: ``u`` a file named by
-        a UUID (below the directory ``prefix``), ``p`` an absolute path, ``i`` inline.
+        ``storage`` is the deletion vector's storage type in the protocol: ``u`` a file named by a
+        UUID (below the directory ``prefix``), ``p`` an absolute path, ``i`` inline.
         """
         add = self._live(path)
         name = self.next_uuid()
@@ -187,7 +187,7 @@ class TableBuilder:
     def commit(
         self, actions: Iterable[Action], *, version: int | None = None, operation: str = "MANUAL"
     ) -> Self:
-        """One commit of exactly these actions behind a commitInfo."""
+        """One commit of a commitInfo and exactly these actions."""
         self.version = self.version + 1 if version is None else version
         info = {"timestamp": self.clock_ms, "operation": operation, "operationParameters": {}}
         info |= self.info
@@ -199,7 +199,7 @@ class TableBuilder:
         return self
 
     def write_log(self, name: str, text: str) -> Self:
-        """Any file of the log, with any text, and the clock's time."""
+        """Write any file of the log with this text and the clock's time."""
         self.log.mkdir(parents=True, exist_ok=True)
         (self.log / name).write_text(text, encoding="utf-8")
         self._touch(self.log / name)
@@ -209,7 +209,7 @@ class TableBuilder:
         """A checkpoint of the state: ``classic`` (in parts), ``v2-json`` or ``v2-parquet``.
 
         The V2 kinds keep file actions in ``parts`` sidecars and need the feature v2Checkpoint;
-        ``v2-json`` without parts has them in itself.
+        ``v2-json`` with 0 parts contains them itself.
         """
         state = self.state()
         uuids = [self.next_uuid() for _ in range(parts + 1)]
@@ -220,11 +220,11 @@ class TableBuilder:
         return self
 
     def state(self) -> checkpoints.State:
-        """What a checkpoint of the newest version holds."""
+        """The content of a checkpoint of the newest version."""
         return checkpoints.State(self.version, self._overview(), self._files())
 
     def hint(self, version: int | None = None, *, parts: int | None = None) -> Self:
-        """The file ``_last_checkpoint``, pointing at the newest or another version."""
+        """The file ``_last_checkpoint``, naming the newest or another version."""
         size = len(self._overview()) + len(self._files())
         found = {"version": self.version if version is None else version, "size": size}
         return self.write_log("_last_checkpoint", json.dumps(found | _present(parts=parts)))
@@ -234,7 +234,7 @@ class TableBuilder:
         return self.write_log(f"{self.version:020}.crc", json.dumps(self.totals()))
 
     def totals(self) -> Action:
-        """What the checksum of the newest version holds."""
+        """The content of the checksum of the newest version."""
         return {
             "tableSizeBytes": sum(add["size"] for add in self.live.values()),
             "numFiles": len(self.live),
@@ -259,18 +259,18 @@ class TableBuilder:
         return self.age(path, age_days)
 
     def age(self, path: str, days: float) -> Self:
-        """Sets the mtime of a path, or of all that a glob finds, to that long before ``now_ms``."""
+        """Set the mtime of a path, or of all that a glob finds, to that long before ``now_ms``."""
         literal = self.path / path
         for found in [literal] if literal.exists() else sorted(self.path.glob(path)):
             self._touch(found, self.now_ms - int(days * DAY_MS))
         return self
 
     def mtime_ms(self, path: str) -> int:
-        """When the file below the root was last modified."""
+        """The modification time of a file below the root."""
         return (self.path / path).stat().st_mtime_ns // 1_000_000
 
     def next_uuid(self) -> str:
-        """A UUID that no one else has in this table, the same in each run."""
+        """A UUID that is unique in this table and the same in each run."""
         self._uuids += 1
         return f"00000000-0000-4000-8000-{self._uuids:012x}"
 
@@ -325,7 +325,7 @@ class TableBuilder:
 
 
 def tree(path: Path) -> dict[str, tuple[bytes, int]]:
-    """Bytes and mtime of every file below a root: equal before and after nothing was touched."""
+    """Bytes and mtime of every file below a root, to assert that nothing was changed."""
     return {
         str(file.relative_to(path)): (file.read_bytes(), file.stat().st_mtime_ns)
         for file in path.rglob("*")
@@ -334,12 +334,12 @@ def tree(path: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def encoded(path: str) -> str:
-    """The path as Delta writes it into the log: percent-encoded ASCII, the rest as it is."""
+    """The path as Delta writes it into the log: ASCII percent-encoded, all else as it is."""
     return "".join(quote(char, safe=_URI_SAFE) if char.isascii() else char for char in path)
 
 
 def hive_path(partition: Mapping[str, str | None]) -> str:
-    """The directory of a partition as Spark names it, with a slash at its end."""
+    """The directory of a partition as Spark names it, with a trailing slash."""
     return "".join(f"{_hive_escaped(k)}={_hive_escaped(v)}/" for k, v in partition.items())
 
 

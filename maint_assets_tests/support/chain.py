@@ -1,4 +1,4 @@
-"""Our own chain in tests: planned and executed through Dagster on the session of the tests."""
+"""Our own chain in tests: planned and executed through Dagster in the tests' Spark session."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from maint_assets.delta.names import hadoop_checksum
 
 @dataclass(frozen=True)
 class Chain:
-    """The chain of one table in a workspace of its own."""
+    """The chain of one table in its own workspace."""
 
     launcher: Launcher
     table: TableSettings
@@ -62,33 +62,33 @@ class Chain:
         return cls(Launcher(settings, dg.DagsterInstance.ephemeral()), table)
 
     def compact(self) -> CompactionReport:
-        """A compaction planned and executed with a person's approval."""
+        """Plan and execute a compaction with approval."""
         report = plan_compaction(self.launcher, self.table)
         return execute_compaction(self.launcher, self.table, report, by="a test")
 
     def plan_cleanup(self) -> LogCleanupReport:
-        """A plan of a log cleanup; raises what ended it."""
+        """Plan a log cleanup; raises the error of a failed plan."""
         return plan_log_cleanup(self.launcher, self.table)
 
     def clean(self, report: LogCleanupReport | None = None) -> LogCleanupReport:
-        """A log cleanup, planned if no plan is given, executed with a person's approval."""
+        """Execute a log cleanup with approval, after planning it if no plan is given."""
         found = report or self.plan_cleanup()
         return execute_log_cleanup(self.launcher, self.table, found, by="a test")
 
     def plan(self) -> VacuumReport:
-        """A plan; raises what ended it."""
+        """Plan a vacuum; raises the error of a failed plan."""
         return plan_vacuum(self.launcher, self.table)
 
     def execute(self, report: VacuumReport) -> VacuumReport:
-        """The plan executed with a person's approval."""
+        """Execute the plan with approval."""
         return execute_vacuum(self.launcher, self.table, report, by="a test")
 
     def vacuum(self) -> VacuumReport:
-        """Plan and execution."""
+        """Plan and execute a vacuum."""
         return self.execute(self.plan())
 
     def launch(self, digest: str) -> Launched:
-        """The execution of a plan by its digest, its error not raised."""
+        """Execute a plan by its digest; does not raise its error."""
         return self.launcher.execute(self.table, digest, "a test")
 
     def ledger(self, report: VacuumReport | LogCleanupReport) -> dict[str, tuple[str, str | None]]:
@@ -99,15 +99,15 @@ class Chain:
 
 
 def files(report: VacuumReport) -> set[str]:
-    """The planned files, without the checksums that Hadoop keeps beside them.
+    """The planned files, without the Hadoop checksums of planned files.
 
-    A checksum of a file that is not planned is among them.
+    A checksum of a file that is not planned is included.
     """
     return without_checksums(set(planned_paths(report.diff, directories=False)))
 
 
 def without_checksums(planned: set[str]) -> set[str]:
-    """Planned files, without the checksums of others of them: Delta leaves those behind."""
+    """Planned files without the checksums of other planned files, which Delta does not delete."""
     return planned - {hadoop_checksum(path) for path in planned}
 
 
@@ -117,7 +117,7 @@ def directories(report: VacuumReport) -> set[str]:
 
 
 def change_plan(planned: StageDataset, rows: pa.Table, *, noted: bool = False) -> None:
-    """Puts other rows into the one part of a plan, and what is noted of them beside it."""
+    """Replace the rows in the one part of a plan; if ``noted``, also their recorded checksums."""
     (part,) = planned.parts()
     pq.write_table(rows, part.path)
     if noted:
@@ -134,7 +134,7 @@ def planned_rows(planned: StageDataset) -> pa.Table:
 
 
 class ClockedStore(StageStore):
-    """A workspace whose clock stands still."""
+    """A workspace whose clock is fixed."""
 
     time_ms: int
 
@@ -143,7 +143,7 @@ class ClockedStore(StageStore):
 
 
 def set_clock(chain: Chain, now_ms: int | None) -> None:
-    """Stops the chain's clock at a time, or lets it run again."""
+    """Fix the chain's clock at a time, or let it run again."""
     store = chain.launcher.store
     same: dict[str, Any] = {"base_uri": store.base_uri, "pyspark": store.pyspark}
     clocked = StageStore(**same) if now_ms is None else ClockedStore(**same, time_ms=now_ms)

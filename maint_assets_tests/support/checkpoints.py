@@ -87,7 +87,7 @@ V2_SIDECAR = pa.schema(_FILES)
 
 @dataclass(frozen=True)
 class State:
-    """A table's state: what each checkpoint must hold once, and its file actions."""
+    """A table's state: the actions that each checkpoint contains once, and the file actions."""
 
     version: int
     overview: Sequence[Action]
@@ -95,7 +95,7 @@ class State:
 
 
 def write(log: Path, state: State, kind: str, *, parts: int, uuids: Sequence[str]) -> list[Path]:
-    """The files of a checkpoint, written; kinds as in ``TableBuilder.checkpoint``."""
+    """Write a checkpoint and return its files; kinds as in ``TableBuilder.checkpoint``."""
     if kind == "classic":
         return list(_classic(log, state, parts))
     suffix = {"v2-json": "json", "v2-parquet": "parquet"}[kind]

@@ -1,4 +1,4 @@
-"""Tables as a rewrite sees them: their live adds, their file schema, and the rows of both."""
+"""Tables as a rewrite reads them: their live adds, their file schema, and their rows."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -23,14 +23,14 @@ _ROW_IDS = "delta.rowTracking.materializedRow{}ColumnName"
 
 @dataclass(frozen=True)
 class Opened:
-    """A table without a checkpoint."""
+    """An open table without a checkpoint."""
 
     location: Location
     target: FileSchema
     adds: tuple[Add, ...]
 
     def batches(self) -> list[pa.RecordBatch]:
-        """The live rows of all files, each batch valid and exactly of the file schema."""
+        """The live rows of all files; each batch is validated and has exactly the file schema."""
         found = [b for add in self.adds for b in rows_of(self.location, add, self.target)]
         for batch in found:
             batch.validate(full=True)
@@ -38,17 +38,17 @@ class Opened:
         return found
 
     def rows(self) -> list[dict[str, Any]]:
-        """The same by logical names, in a fixed order."""
+        """The live rows by logical names, in a fixed order."""
         columns = self.target.table.columns
         found = pa.Table.from_batches(self.batches(), self.target.arrow).to_pylist()
         return ordered([_logical(row, columns) for row in found])
 
     def hazards(self) -> list[str]:
-        """Why files of it must not be rewritten by Arrow."""
+        """Reasons why files of the table must not be rewritten by Arrow."""
         return [found.text for found in self.found_hazards()]
 
     def found_hazards(self) -> list[Hazard]:
-        """The same with the engine that keeps their rows."""
+        """The hazards, each with the engine that keeps the rows."""
         found: list[Hazard | None] = []
         for add in self.adds:
             with data_file(self.location, add) as file:
@@ -57,7 +57,7 @@ class Opened:
 
 
 def opened(path: Path) -> Opened:
-    """The newest version of a table of which the log still has all commits."""
+    """Open the newest version of a table whose log still has all commits."""
     head = table_head(Location.of(str(path)))
     properties = head.metadata.configuration
     mode = properties.get("delta.columnMapping.mode") or "none"
@@ -73,14 +73,14 @@ def opened(path: Path) -> Opened:
 
 
 def by_delta_spark(spark: SparkSession, path: Path, *extra: str) -> list[dict[str, Any]]:
-    """All rows that delta-spark reads; ``extra`` are further columns in SQL."""
+    """All rows as delta-spark reads them; ``extra`` are further columns in SQL."""
     delta_spark.forget(spark)
     found = spark.read.format("delta").load(str(path)).selectExpr("*", *extra)
     return ordered(found.toArrow().to_pylist())
 
 
 def ordered(rows: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """Rows in a fixed order, as texts: NaN equals itself there."""
+    """Rows in a fixed order, as text, so that NaN equals NaN."""
     return sorted(repr(sorted(row.items())) for row in rows)
 
 
@@ -89,7 +89,7 @@ def schema_of(
     partitions: tuple[str, ...] = (),
     mapped: bool = False,
 ) -> TableSchema:
-    """A table's schema from (name, type as in the log), or from whole fields."""
+    """A table's schema from pairs of name and type as in the log, or from whole fields."""
     every = [
         each if isinstance(each, dict) else {"name": each[0], "type": each[1], "metadata": {}}
         for each in fields

@@ -1,4 +1,4 @@
-"""The JSON objects of the commands as docs/cli.md promises them."""
+"""The JSON objects of the commands as docs/cli.md documents them."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ _SIMPLE: dict[str, tuple[type, ...]] = {
 
 
 def documented(command: str, *, paths: bool = False) -> dict[str, str]:
-    """The type of each key of a command's object; ``paths``: with those of ``--paths``."""
+    """The type of each key in a command's object; ``paths`` includes those of ``--paths``."""
     text = GUIDE.read_text(encoding="utf-8").partition(f"\n## {command}\n")[2].partition("\n## ")[0]
     every, _, more = text.partition("With `--paths` as well:")
     rows = _ROW.finditer(every + (more if paths else ""))
@@ -25,7 +25,7 @@ def documented(command: str, *, paths: bool = False) -> dict[str, str]:
 
 
 def differences(command: str, found: dict[str, Any], *, paths: bool = False) -> list[str]:
-    """Where the object that a command printed is not what the guide says."""
+    """The differences between the object that a command printed and the guide."""
     return list(_of_object(found, documented(command, paths=paths), ""))
 
 

@@ -1,4 +1,4 @@
-"""Other contents for files of a log, which stay as old as they were."""
+"""Changes to files of a log that keep their modification times."""
 
 import os
 from collections.abc import Callable
@@ -11,14 +11,14 @@ Edit = Callable[[dict[str, Any]], Any]
 
 
 def rewrite(file: Path, text: str) -> None:
-    """Gives a file another text; it stays as old as it was."""
+    """Replace the text of a file, and keep its modification time."""
     found = file.stat()
     file.write_text(text)
     os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
 def edit_rows(file: Path, edit: Edit) -> None:
-    """Changes the rows of a checkpoint; it stays as old as it was."""
+    """Edit the rows of a checkpoint, and keep its modification time."""
     at, table = file.stat(), pq.read_table(file)
     rows = table.to_pylist(maps_as_pydicts="strict")
     for row in rows:

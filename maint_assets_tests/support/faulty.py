@@ -1,4 +1,4 @@
-"""Stores whose answer to a conditional put misleads (object_stores.md 3.1)."""
+"""Stores that answer a conditional put misleadingly (object_stores.md 3.1)."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from maint_assets.storage import write
 
 
 class FaultyStore:
-    """obstore's put of a store that goes wrong so often, in one way."""
+    """obstore's put on a store that fails ``times`` times, in one way."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int = 1) -> None:
         self.put, self.left, self.puts = obstore.put, times, 0
@@ -28,7 +28,7 @@ class FaultyStore:
 
 
 class LostAnswer(FaultyStore):
-    """The store makes the file, its client asks again and finds it taken."""
+    """The store creates the file; its client retries and finds that it exists."""
 
     def fault(self, store: Any, path: str, body: bytes, **how: Any) -> Any:
         self.put(store, path, body, **how)
@@ -36,7 +36,7 @@ class LostAnswer(FaultyStore):
 
 
 class LostConnection(FaultyStore):
-    """The store makes the file, and nobody hears of it."""
+    """The store creates the file, but the response is lost."""
 
     def fault(self, store: Any, path: str, body: bytes, **how: Any) -> Any:
         self.put(store, path, body, **how)
@@ -44,14 +44,14 @@ class LostConnection(FaultyStore):
 
 
 class Conflict(FaultyStore):
-    """The store answers 409 and holds nothing."""
+    """The store answers 409 and creates no file."""
 
     def fault(self, store: Any, path: str, body: bytes, **how: Any) -> Any:
         raise AlreadyExistsError("409 ConditionalRequestConflict")
 
 
 class Refusal(FaultyStore):
-    """The store makes nothing."""
+    """The store answers 503 and creates no file."""
 
     def fault(self, store: Any, path: str, body: bytes, **how: Any) -> Any:
         raise GenericError("503 slow down")

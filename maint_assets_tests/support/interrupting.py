@@ -1,4 +1,4 @@
-"""Commands that are interrupted or killed while they delete, and what they leave: for tests."""
+"""Commands that are interrupted or killed while they delete, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ Seen = TypeVar("Seen")
 
 
 def make_old(path: Path) -> None:
-    """An empty file that was last written years ago."""
+    """Create an empty file that was last modified years ago."""
     path.touch()
     os.utime(path, (OLD_S, OLD_S))
 
 
 @dataclass(frozen=True)
 class Strays:
-    """A table of one live file and very many that may go."""
+    """A table of one live file and very many untracked ones."""
 
     table: Path
     count: int
 
     def make(self) -> Strays:
-        """The same, written."""
+        """Write the table and its untracked files."""
         TableBuilder(self.table).create().add("live.parquet")
         for name in self.names:
             make_old(self.table / name)
@@ -45,23 +45,23 @@ class Strays:
 
     @property
     def names(self) -> set[str]:
-        """All that may go."""
+        """The names of all untracked files."""
         return {f"stray-{number:05d}.parquet" for number in range(self.count)}
 
     @property
     def left(self) -> set[str]:
-        """Those that are there."""
+        """The untracked files that still exist."""
         return {path.name for path in self.table.glob("stray-*")}
 
     @property
     def gone(self) -> set[str]:
-        """Those that are not."""
+        """The untracked files that were deleted."""
         return self.names - self.left
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of ``maint-assets`` on one table, its workspace beside it; ``stage`` deletes."""
+    """A command of ``maint-assets`` on one table; ``stage`` is the one that deletes."""
 
     name: str
     table: Path
@@ -69,16 +69,16 @@ class Command:
 
     @property
     def workspace(self) -> Path:
-        """Where its plans and ledgers are."""
+        """The directory of its plans and ledgers, next to the table."""
         return self.table.parent / "ws"
 
     def arguments(self, *options: str) -> list[str]:
-        """What starts it."""
+        """The command line."""
         asked = ["--execute", "--yes", "--workspace", str(self.workspace), *options]
         return [sys.executable, "-m", "maint_assets.cli", self.name, str(self.table), *asked]
 
     def started(self) -> subprocess.Popen[str]:
-        """The process, in a group of its own."""
+        """Start the command in its own process group."""
         return subprocess.Popen(
             self.arguments(),
             stdout=subprocess.PIPE,
@@ -88,7 +88,7 @@ class Command:
         )
 
     def in_the_middle(self, *, batches: int = 2) -> subprocess.Popen[str]:
-        """The process once so many batches are recorded."""
+        """Start the command, and return once ``batches`` batches are recorded."""
         process, deadline = self.started(), time.monotonic() + START_SECONDS
         while process.poll() is None and time.monotonic() < deadline:
             if len(self.parts()) >= batches:
@@ -101,23 +101,23 @@ class Command:
         return sorted(self.workspace.glob(f"*/{self.stage}/*/rows/part-*.parquet"))
 
     def rows(self, stage: str | None = None) -> list[dict[str, Any]]:
-        """What all runs recorded of a stage, of the one that deletes if none is named."""
+        """The rows that all runs recorded for a stage, by default the one that deletes."""
         parts = self.workspace.glob(f"*/{stage or self.stage}/*/rows/part-*.parquet")
         return [row for part in parts for row in pq.read_table(part).to_pylist()]
 
     def deleted(self) -> set[str]:
-        """The paths that are deleted by the ledger; nothing failed."""
+        """The deleted paths in the ledger; asserts that no deletion failed."""
         rows = self.rows()
         assert all(row["outcome"] in {"deleted", "skipped"} for row in rows)
         return {row["path"] for row in rows if row["outcome"] == "deleted"}
 
     def open_batches(self) -> list[Path]:
-        """Batches that were begun and not recorded."""
+        """Batches that were started but not recorded."""
         return list(self.workspace.glob(f"*/{self.stage}/*/rows/_intents/*.arrow"))
 
 
 def signalled(process: subprocess.Popen[str], number: int, *, to_all: bool, times: int = 1) -> str:
-    """What a process, or all of its group, said that got a signal."""
+    """Signal a process or its whole group, and return its output."""
     for _ in range(times):
         (os.killpg if to_all else os.kill)(process.pid, number)
         time.sleep(0.05)
@@ -126,7 +126,7 @@ def signalled(process: subprocess.Popen[str], number: int, *, to_all: bool, time
 
 
 def when_still(seen: Callable[[], Seen]) -> Seen:
-    """What there is once Spark's Python workers have noticed that Spark is gone."""
+    """The value once it stops changing: when Spark's workers have noticed that Spark is gone."""
     before: Seen | None = None
     while (now := seen()) != before:
         before = now

@@ -1,8 +1,8 @@
 """A pytest plugin that marks the tests with a JVM, and fails any other test that starts one.
 
-A test has the marker ``jvm`` when it takes the fixture ``spark``, directly or through others; one
-that starts Spark in a process of its own is marked by hand. All others run with a ``java`` that
-notes its start and ends, in this process and those that it starts.
+A test gets the marker ``jvm`` if it uses the fixture ``spark``, directly or through others; one
+that starts Spark in its own process is marked by hand. All others run with a ``java`` that
+records its start and exits, in this process and in those that it starts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class JvmGuard:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Mark what takes the session, before pytest selects by markers."""
+        """Mark the tests that use the session, before pytest selects by markers."""
         for item in items:
             if "spark" in getattr(item, "fixturenames", ()):
                 item.add_marker(MARKER)
@@ -71,7 +71,7 @@ class JvmGuard:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the guard, with a directory that goes with the run."""
+    """Register the guard, with a directory that is deleted after the run."""
     directory = tempfile.TemporaryDirectory(prefix="no-jvm-")
     config.add_cleanup(directory.cleanup)
     config.pluginmanager.register(JvmGuard(Path(directory.name)))

@@ -2,8 +2,8 @@
 
     python -m maint_assets_tests.support.killing STEP arguments of maint-assets ...
 
-A command ends with all that it started. Spark starts its Python by this module, too: a data file is
-written by an executor.
+A command is killed with all processes that it started. Spark starts its Python by this module
+too, because executors write the data files.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _ON_EXECUTORS = (_WRITE, _ORDERED)
 class Step:
     """A call before or after which all is killed, or in the middle of what it yields.
 
-    ``commits`` are in the log by then, ``orphans`` on the storage: new files that no commit names.
-    ``left`` in the log is what only log cleanup removes.
+    By then ``commits`` are in the log, and ``orphans`` on the storage: new files that no commit
+    names. ``left`` are files of the log that only log cleanup deletes.
     """
 
     call: str
@@ -74,11 +74,11 @@ STEPS = {
     ),
     "hint moved": Step("maint_assets.commit.checkpoint.last_checkpoint:replace_file", "after"),
 }
-"""What lies between any two steps of a compaction of four commits, in their order."""
+"""The kill points of a compaction of four commits, in their order."""
 
 
 def kill() -> NoReturn:
-    """Ends the group of the command, and that of this Python worker; a call ends its process."""
+    """Kill the command's group and this Python worker's; in a forked call, kill its process."""
     for group in (int(os.environ[_GROUP]), 0) if _GROUP in os.environ else ():
         os.killpg(group, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -86,7 +86,7 @@ def kill() -> NoReturn:
 
 
 def exit_of_killed(step: Step, call: Callable[..., object], *arguments: object) -> int | None:
-    """How a process ends that makes one call, and is killed at the step.
+    """The exit code of a process that makes one call and is killed at the step.
 
     It is forked from a server that has imported the module of the call.
     """
@@ -99,7 +99,7 @@ def exit_of_killed(step: Step, call: Callable[..., object], *arguments: object) 
 
 
 def arm(step: Step) -> None:
-    """Puts the step's call in a wrapper that kills."""
+    """Wrap the step's call so that it kills the process."""
     module, _, name = step.call.partition(":")
     *outer, name = name.split(".")
     owner = functools.reduce(getattr, outer, import_module(module))
@@ -141,7 +141,7 @@ def _call(step: Step, call: Callable[..., object], arguments: tuple[object, ...]
 
 if __name__ == "__main__":
     if _STEP in os.environ:
-        if STEPS[os.environ[_STEP]].call.startswith(_ON_EXECUTORS):  # all else is the driver's
+        if STEPS[os.environ[_STEP]].call.startswith(_ON_EXECUTORS):  # others: the driver's
             arm(STEPS[os.environ[_STEP]])
         runpy.run_module("maint_assets.spark_daemon", run_name="__main__")
     else:

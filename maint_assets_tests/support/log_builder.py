@@ -3,7 +3,7 @@
     LogBuilder(tmp_path).commits([40, 39, 38]).checkpoint(1).checksum(2).hint()
 
 Version 0 creates the table and is empty; each later version V adds one file with the one row of
-id V-1, so version V has the ids below V. A file of a version is as old as its commit unless told.
+id V-1, so version V has the ids below V. By default a version's files are as old as its commit.
 """
 
 import json
@@ -29,7 +29,7 @@ _ONCE = ('{"protocol"', '{"metaData"')
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A commit and what was true after it: enough to write its other files at any time."""
+    """A commit and the state after it, from which its other files can be written at any time."""
 
     at_ms: int
     text: str
@@ -41,8 +41,8 @@ class LogBuilder:
     """A table and its log at ``path``; methods write at once and return the builder.
 
     Names are relative to ``_delta_log``; ``written`` are those of the last step. Times are mtimes
-    in ms. V2 checkpoints need the feature v2Checkpoint, in-commit timestamps the feature
-    inCommitTimestamp besides the property.
+    in ms. V2 checkpoints need the feature v2Checkpoint; in-commit timestamps need the feature
+    inCommitTimestamp as well as the property.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class LogBuilder:
         self.now_ms = self.table.now_ms
         self.written: list[str] = []
         self.sidecars: dict[str, int] = {}
-        """The version of the checkpoint that each sidecar, by its bare name, was written for."""
+        """The version of the checkpoint that each sidecar (by its file name) was written for."""
         self._features = features
         self._configuration = dict(configuration or {})
         self._steps: list[_Step] = []
@@ -77,11 +77,11 @@ class LogBuilder:
         return self.now_ms - int(days * DAY_MS)
 
     def commit_ms(self, version: int) -> int:
-        """The mtime that a commit was given."""
+        """The mtime of a commit."""
         return self._steps[version].at_ms
 
     def commits(self, ages_days: Iterable[float], *, checksums: bool = False) -> Self:
-        """A commit of each age, in this order, with its checksum or without."""
+        """One commit of each age, in this order, with or without checksums."""
         for age in ages_days:
             self.commit(at_ms=self.ago_ms(age))
             if checksums:
@@ -91,7 +91,7 @@ class LogBuilder:
     def commit(
         self, *actions: Action, at_ms: int | None = None, in_commit_ms: int | None = None
     ) -> Self:
-        """A commit of one new file and these actions, a second younger than the last one."""
+        """A commit of one new file and these actions, by default a second after the last one."""
         table, at_ms = self.table, self.table.clock_ms if at_ms is None else at_ms
         table.clock_ms = at_ms
         self._stamp(at_ms if in_commit_ms is None else in_commit_ms, actions)
@@ -113,7 +113,7 @@ class LogBuilder:
         return self.commit({"metaData": changed}, at_ms=at_ms)
 
     def enable_in_commit_timestamps(self, *, at_ms: int) -> Self:
-        """The first commit of a log that carries its time, where older ones do not."""
+        """Enable in-commit timestamps from this commit on."""
         since = {
             "delta.inCommitTimestampEnablementVersion": str(self.version + 1),
             "delta.inCommitTimestampEnablementTimestamp": str(at_ms),
@@ -137,8 +137,8 @@ class LogBuilder:
     ) -> Self:
         """A checkpoint of a version; kinds as in ``TableBuilder.checkpoint``.
 
-        ``parts`` counts parts or sidecars; those of the numbers ``missing`` (from 1) are not
-        there. ``empty`` leaves each file that is listed, so no sidecar, without a byte.
+        ``parts`` is the number of parts or sidecars; those in ``missing`` (from 1) are deleted.
+        ``empty`` makes the files empty, except for sidecars.
         """
         uuids = [self._uuid() for _ in range(parts + 1)]
         state = self._steps[version].state
@@ -152,7 +152,7 @@ class LogBuilder:
         return self._checkpointed(version, kept, at_ms)
 
     def shared_checkpoint(self, version: int, older: str, *, at_ms: int | None = None) -> Self:
-        """A V2 JSON checkpoint of one new sidecar and all those of an older one of that name."""
+        """A V2 JSON checkpoint with one new sidecar and all those of the checkpoint ``older``."""
         lines = (self.log / older).read_text().splitlines()
         shared = [line for line in lines if line.startswith('{"sidecar"')]
         base = int(older.partition(".")[0])
@@ -165,7 +165,7 @@ class LogBuilder:
         return self._checkpointed(version, files, at_ms)
 
     def compaction(self, start: int, end: int, *, at_ms: int | None = None) -> Self:
-        """The compaction of a range of commits."""
+        """A log compaction file for a range of commits."""
         lines = [line for step in self._steps[start : end + 1] for line in step.text.splitlines()]
         last = {line[:11] if line.startswith(_ONCE) else line: line for line in lines}
         actions = [line + "\n" for line in last.values() if not line.startswith('{"commitInfo"')]
@@ -173,7 +173,7 @@ class LogBuilder:
         return self.write(name, "".join(actions), self._at(end, at_ms))
 
     def staged(self, version: int, *, at_ms: int | None = None) -> Self:
-        """A staged copy of a commit; above the newest version one that was never ratified."""
+        """A staged copy of a commit; above the newest version, one that was never ratified."""
         step = self._steps[min(version, self.version)]
         name = f"_staged_commits/{version:020}.{self._uuid()}.json"
         return self.write(name, step.text, step.at_ms if at_ms is None else at_ms)
@@ -181,7 +181,7 @@ class LogBuilder:
     def hint(
         self, version: int | None = None, *, parts: int | None = None, at_ms: int | None = None
     ) -> Self:
-        """``_last_checkpoint``: any version, or that of the newest checkpoint, whole or not.
+        """``_last_checkpoint``: for any version, or that of the newest checkpoint, complete or not.
 
         No other step writes it.
         """
@@ -190,7 +190,7 @@ class LogBuilder:
         return self.write("_last_checkpoint", json.dumps(found), self._at(self.version, at_ms))
 
     def write(self, name: str, text: str, at_ms: int) -> Self:
-        """A file of any name and text: a corrupt hint, a temporary file."""
+        """Write a file with any name and text: a corrupt hint, a temporary file."""
         file = self.log / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -198,19 +198,19 @@ class LogBuilder:
         return self._wrote(name)
 
     def touch(self, at_ms: int, *names: str) -> Self:
-        """Sets the mtime of these files; without names of those that the last step wrote."""
+        """Set the mtime of these files, by default of those that the last step wrote."""
         for name in names or self.written:
             self._touch(self.log / name, at_ms)
         return self
 
     def drop(self, *names: str) -> Self:
-        """Deletes these files."""
+        """Delete these files."""
         for name in names:
             (self.log / name).unlink()
         return self
 
     def _stamp(self, in_commit_ms: int, actions: Sequence[Action]) -> None:
-        """In-commit timestamps from the commit on that switches them on, each above the last."""
+        """In-commit timestamps, ascending, from the commit on that enables them."""
         found = [action["metaData"]["configuration"] for action in actions if "metaData" in action]
         self._configuration = [self._configuration, *found][-1]
         enabled = self._configuration.items() >= IN_COMMIT_TIMESTAMPS.items()

@@ -1,4 +1,4 @@
-"""Mounted directories, for faults of the storage that chmod does not make for root."""
+"""Mounted directories, for storage faults that chmod does not cause for root."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import pytest
 
 
 def mount(*arguments: str) -> None:
-    """Mounts, or skips the test where that is not allowed."""
+    """Mount, or skip the test if mounting is not allowed."""
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"mount is not allowed here: {done.stderr.strip()}")
@@ -18,7 +18,7 @@ def mount(*arguments: str) -> None:
 
 @contextlib.contextmanager
 def read_only(directory: Path) -> Iterator[None]:
-    """A directory from which nothing can be removed, not even by root."""
+    """Make a directory from which nothing can be deleted, not even by root."""
     if os.geteuid():
         directory.chmod(0o555)
         yield

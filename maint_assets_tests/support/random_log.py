@@ -1,6 +1,6 @@
-"""Logs at random: any mixture of files and ages around the retention that delta-spark still loads.
+"""Random logs: any mixture of files and ages around the retention that delta-spark still loads.
 
-The same seed and clock give the same log, to the byte.
+The same seed and clock give the same log, byte for byte.
 """
 
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ RETENTIONS: tuple[tuple[str | None, int], ...] = (
     ("interval 36 hours", 36 * HOUR_MS),
     ("interval 0 days", 0),
 )
-"""The property's text and its milliseconds."""
+"""The text of the property, and its milliseconds."""
 _CLASSIC = (("classic", 1), ("classic", 1), ("classic", 2), ("classic", 3))
 _V2 = (("v2-json", 0), ("v2-json", 1), ("v2-json", 2), ("v2-parquet", 0), ("v2-parquet", 2))
 
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """The dice, the log they shape, and whether its times are in order."""
+    """The random generator, the log it builds, and whether the log's times are in order."""
 
     rng: Random
     log: LogBuilder
@@ -49,9 +49,9 @@ class _Draw:
 def random_log(
     rng: Random, path: Path, *, now_ms: int | None = None, protection: bool = False
 ) -> LogBuilder:
-    """A log of 5 to 40 commits; its ``now_ms`` is the clock to judge it by.
+    """A log of 5 to 40 commits; its ``now_ms`` is the clock for a cleanup.
 
-    Without ``now_ms`` that is any time of one fixed day. ``protection`` gives the table the
+    By default that is a random time of one fixed day. ``protection`` gives the table the
     feature checkpointProtection over some of its versions.
     """
     now_ms = MIDNIGHT_MS + rng.randrange(DAY_MS) if now_ms is None else now_ms
@@ -95,7 +95,7 @@ def _settings(
 
 
 def _commits(draw: _Draw, count: int, cutoff_ms: int) -> None:
-    """The commits, with or without checksums; those of a copied table have the age of the copy."""
+    """The commits, with or without checksums; those of a copied table are as old as the copy."""
     rng, log = draw.rng, draw.log
     copied, checksums = draw.often(0.1), rng.choice((0.0, 0.5, 1.0, 1.0))
     for at_ms in _times(draw, count, cutoff_ms):
@@ -105,7 +105,7 @@ def _commits(draw: _Draw, count: int, cutoff_ms: int) -> None:
 
 
 def _times(draw: _Draw, count: int, cutoff_ms: int) -> Iterator[int]:
-    """Times on both sides of the cutoff, rarely on one; in a calm log none is below the last."""
+    """Times on both sides of the cutoff, rarely on one only; in a calm log they never decrease."""
     rng = draw.rng
     first_ms = cutoff_ms - rng.randint(0, 15) * DAY_MS
     last_ms = min(cutoff_ms + rng.randint(1, 15) * DAY_MS, draw.log.now_ms)
@@ -122,7 +122,7 @@ def _times(draw: _Draw, count: int, cutoff_ms: int) -> Iterator[int]:
 def _checkpoints(
     draw: _Draw, kinds: tuple[tuple[str, int], ...]
 ) -> Iterator[tuple[int, int | None]]:
-    """Checkpoints of one kind or of several at some versions; yields the complete ones."""
+    """Checkpoints of one or more kinds at some versions; yields the complete ones."""
     rng, log = draw.rng, draw.log
     chance, damaged = rng.choice((0.1, 0.3, 0.5)), rng.choice((0.0, 0.3))
     older: list[str] = []
@@ -145,7 +145,7 @@ def _checkpoints(
 
 
 def _others(draw: _Draw) -> None:
-    """Compactions, staged commits, temporary files, sidecars that nothing names."""
+    """Log compactions, staged commits, temporary files, unreferenced sidecars."""
     rng, log = draw.rng, draw.log
     for _ in range(rng.choice((0, 0, 3))):
         start, end = sorted(rng.sample(range(log.version + 1), 2))
@@ -162,7 +162,7 @@ def _others(draw: _Draw) -> None:
 
 
 def _hint(draw: _Draw, complete: list[tuple[int, int | None]]) -> None:
-    """The hint: mostly right, sometimes stale, at no checkpoint, corrupt or not there."""
+    """The hint: mostly right, sometimes stale, without its checkpoint, corrupt or missing."""
     dice = draw.rng.random()
     if complete and dice < 0.85:
         version, parts = max(complete, key=lambda found: found[0])
@@ -177,7 +177,7 @@ def _hint(draw: _Draw, complete: list[tuple[int, int | None]]) -> None:
 
 
 def _holes(draw: _Draw, complete: list[int]) -> None:
-    """Commits that are gone, or all files below a complete checkpoint, as after a cleanup."""
+    """Delete some commits, or all files before a complete checkpoint, as a cleanup does."""
     rng, log = draw.rng, draw.log
     if draw.often(0.3):
         lost = [version for version in range(complete[-1]) if draw.often(0.1)]
@@ -188,13 +188,13 @@ def _holes(draw: _Draw, complete: list[int]) -> None:
 
 
 def _young_start(log: LogBuilder) -> None:
-    """The first files are as young as a compatibility checkpoint, written in a cleanup."""
+    """Make the first files as young as a compatibility checkpoint written in a cleanup."""
     found = _cleaned(log)
     first = min(file.version for file in found)
     log.touch(log.now_ms, *(file.name for file in found if file.version == first))
 
 
 def _cleaned(log: LogBuilder) -> list[LogFile]:
-    """The files that delta-spark's cleanup looks at."""
+    """The files that delta-spark's cleanup considers."""
     known = [LogFile.parse(file.name) for file in log.log.iterdir()]
     return [file for file in known if file and file.kind is not LogFileKind.COMPACTION]

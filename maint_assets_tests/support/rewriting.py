@@ -1,4 +1,4 @@
-"""Rewrites by hand, for stories about their commit: live files of a table, put into one each."""
+"""Rewrites by hand, for stories about their commit: live files of a table, merged bin by bin."""
 
 import json
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ def head_of(path: Path) -> TableHead:
 
 
 def live(path: Path) -> dict[str, Add]:
-    """The live files by their path in the log; all commits must be there still."""
+    """The live files by their path in the log, which must still have all commits."""
     found: dict[str, Add] = {}
     for commit in sorted((path / "_delta_log").glob("*.json")):
         for action in actions(commit.read_bytes(), table=str(path), file=commit.name):
@@ -39,9 +39,9 @@ def live(path: Path) -> dict[str, Add]:
 def merged(
     path: Path, name: str, *inputs: str, keep_row_ids: tuple[str, str] | None = None
 ) -> RewrittenBin:
-    """A bin whose inputs, given by the end of their path, are written into one new file.
+    """A bin whose inputs, given by the end of their paths, are merged into one new file.
 
-    ``keep_row_ids`` are the names of the columns that take row ids and commit versions.
+    ``keep_row_ids`` are the names of the columns for row ids and commit versions.
     """
     files = [add for key, add in live(path).items() if key.endswith(inputs or "")]
     tables = [_rows(path, add, keep_row_ids) for add in files]
@@ -74,7 +74,7 @@ def _rows(path: Path, add: Add, keep_row_ids: tuple[str, str] | None) -> pa.Tabl
 
 @dataclass
 class Terms:
-    """What a request says by default; the clock stands, and nobody waits."""
+    """The defaults of a request; the clock is fixed, and pauses are only recorded."""
 
     operation: Any = "OPTIMIZE"
     txn_id: str = "txn-1"
@@ -117,10 +117,10 @@ def names(bins: Iterable[RewrittenBin | DroppedBin]) -> list[str]:
 
 
 def table_of(path: Path, **options: Any) -> TableBuilder:
-    """A table of four files, a to d, one a version."""
+    """A table of four files, a to d, added by one version each."""
     return TableBuilder(path).create(**options).add("a").add("b").add("c").add("d")
 
 
 def two_bins(path: Path) -> tuple[TableHead, list[RewrittenBin]]:
-    """The head of that table, and its files in two bins."""
+    """The head of that table, and its files merged in two bins."""
     return head_of(path), [merged(path, "ab", "a", "b"), merged(path, "cd", "c", "d")]

@@ -1,4 +1,4 @@
-"""The command line in this process: what it prints, and how it ends."""
+"""The command line run in this process: its output, and its exit code."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from maint_assets_tests.support.documented import differences
 
 
 class Shell:
-    """The command line called in this process, on the session of the tests."""
+    """The command line called in this process, in the tests' Spark session."""
 
     def __init__(self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._capfd, self._monkeypatch = capfd, monkeypatch
@@ -29,7 +29,7 @@ class Shell:
         return code, out, err
 
     def json(self, *arguments: object) -> dict[str, Any]:
-        """The one JSON object on stdout, which is as docs/cli.md says."""
+        """The one JSON object on stdout; asserts that it is as documented in docs/cli.md."""
         code, out, err = self(*arguments, "--json")
         assert code == 0, err
         found = json.loads(out)
@@ -38,7 +38,7 @@ class Shell:
 
 
 def refused(found: tuple[int, str, str], *, code: int, said: str) -> None:
-    """Asserts that a command ended with this code, and one sentence on stderr."""
+    """Assert that a command ended with this code and one sentence on stderr."""
     assert found[0] == code, found[2]
     assert said in found[2]
     assert "Traceback" not in found[2]

@@ -1,4 +1,4 @@
-"""A job of two branches whose steps have a worker each; the first worker sends itself a SIGINT."""
+"""A job of two branches with one worker per step; the first worker sends itself a SIGINT."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from maint_assets.assets.stage_store import Dataset, StageResult, StageStore
 from maint_assets_tests.support.stepping import KEEP, Nothing, built, idle
 
 NOTES = "MAINT_ASSETS_BEGUN"
-"""The environment variable of the file that each stage writes its name to."""
+"""The environment variable for the file to which each stage writes its name."""
 
 BRANCHES = ("compaction_bins", "rewritten_files", "expired_logs", "deleted_logs")
 
 
 def worked(run: StageRun, *_: Any) -> StageResult:
-    """The work of a stage: it notes its begin; the first interrupts its worker."""
+    """The work of a stage: record its start; the first stage interrupts its worker."""
     run.refuse_stopping()
     notes = Path(os.environ[NOTES])
     is_first = not notes.exists()
@@ -35,7 +35,7 @@ def worked(run: StageRun, *_: Any) -> StageResult:
 
 
 def branches() -> dg.JobDefinition:
-    """Both branches, one step at a time."""
+    """A job of both branches, one step at a time."""
     factory.STAGES = {name: idle(stage, worked) for name, stage in STAGES.items()}
     store = StageStore(base_uri=os.environ[NOTES] + ".out", pyspark=spark_resource({}))
     keys = [dg.AssetKey([KEEP, "t", name]) for name in BRANCHES]

@@ -2,9 +2,9 @@
 
     python -m maint_assets_tests.support.stepping EVERY [FILE ...]
 
-Sends the signal at the first line of what Dagster and we execute around a stage, in the next run
-EVERY lines later, and so on to the end; only lines of these files count if any are named. Prints a
-JSON line for each run.
+Sends the signal at the first line that Dagster or we execute around a stage, in the next run
+EVERY lines later, and so on to the end; with FILEs, only lines of these files count. Prints one
+JSON line per run.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Lines:
         self.has_begun = False
 
     def called(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        """Whether the lines of a call count: those of WATCHED, from the first step on."""
+        """Trace the lines of a call in a watched file, from the first step on."""
         name = frame.f_code.co_filename
         self.has_begun |= name.endswith(WATCHED[0])
         return self.line if self.has_begun and name.endswith(self.files) else None
 
     def line(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
-        """Counts a line."""
+        """Count a line; at the chosen one send the signal."""
         if event == "line":
             self.count += 1
             if self.count == self.at:
@@ -83,7 +83,7 @@ class Lines:
 
 
 def worked(run: StageRun, *_: Any, begun: list[str], done: list[str]) -> StageResult:
-    """The work of a stage: none, but it is noted."""
+    """The work of a stage: only record that it started and ended."""
     run.refuse_stopping()
     begun.append(run.stage)
     if run.stage == STAGE_NAMES[-1]:
@@ -93,21 +93,21 @@ def worked(run: StageRun, *_: Any, begun: list[str], done: list[str]) -> StageRe
 
 
 def idle(stage: Stage, work: Callable[..., StageResult]) -> Stage:
-    """A stage that only does this work."""
+    """The stage with its work replaced."""
     step = "compute" if stage.compute is not None else "execute"
     shown: dict[str, Any] = {"line": str, "pictures": {}, "checks": (), "progress": lambda _: None}
     return replace(stage, **shown, **{step: work})
 
 
 def assets(begun: list[str], done: list[str]) -> list[dg.AssetsDefinition]:
-    """The stages of a table that only note their begin and their end."""
+    """The stages of a table, which only record their start and end."""
     work = partial(worked, begun=begun, done=done)
     factory.STAGES = {name: idle(stage, work) for name, stage in STAGES.items()}
     return built()
 
 
 def built() -> list[dg.AssetsDefinition]:
-    """The stages of a table that is nowhere."""
+    """The stages of a table that does not exist."""
     settings = TableSettings(
         name="t",
         uri="/nowhere",
@@ -119,7 +119,7 @@ def built() -> list[dg.AssetsDefinition]:
 
 @contextlib.contextmanager
 def traced(lines: Lines) -> Iterator[None]:
-    """Within it lines are counted."""
+    """Count lines in this context."""
     sys.settrace(lines.called)
     try:
         yield
@@ -128,7 +128,7 @@ def traced(lines: Lines) -> Iterator[None]:
 
 
 def played(directory: str, at: int, files: tuple[str, ...]) -> dict[str, Any]:
-    """What a run came to with a signal at the nth line."""
+    """The result of a run with a signal at the nth line."""
     begun: list[str] = []
     done: list[str] = []
     lines, made = Lines(at, begun, files), assets(begun, done)
@@ -160,7 +160,7 @@ def played(directory: str, at: int, files: tuple[str, ...]) -> dict[str, Any]:
 
 
 def main(every: int, files: tuple[str, ...]) -> None:
-    """Plays a run for each of the lines."""
+    """Run once for each of the lines."""
     with tempfile.TemporaryDirectory() as directory:
         at, found = 1, {"where": ""}
         while found["where"] is not None:

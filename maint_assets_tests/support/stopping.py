@@ -2,8 +2,8 @@
 
     python -m maint_assets_tests.support.stopping DIRECTORY STAGE:MOMENT:SIGNAL ...
 
-Prints a JSON line for each: what the run came to. Moments: ``before`` the first Spark job of the
-stage, ``in`` a job, ``done`` when all is deleted or committed and nothing told yet, ``after`` its
+Prints one JSON line with the result of each run. Moments: ``before`` the first Spark job of the
+stage, ``in`` a job, ``done`` when all is deleted or committed but not yet reported, ``after`` its
 work and before its materialisation. SIGNAL may be TERMINATE: what the UI's button does to the run.
 """
 
@@ -49,11 +49,11 @@ LAST_ACTS: dict[str, tuple[Any, str]] = {
     "rewritten_files": (execution, "commit_rewrites"),
     "deleted_logs": (log_cleanup, "ledger_parts"),
 }
-"""The call of each executing stage after which only its result is left to tell."""
+"""The call of each executing stage after which only its result remains to be reported."""
 
 
 def send(run: StageRun, name: str) -> None:
-    """Sends a signal to this process; TERMINATE as Dagster does it."""
+    """Send a signal to this process; TERMINATE as Dagster does it."""
     if name == "TERMINATE":
         found = run.instance.get_run_by_id(run.run_ids[0])
         assert found is not None
@@ -62,7 +62,7 @@ def send(run: StageRun, name: str) -> None:
 
 
 def signals_in_a_job(run: StageRun, name: str, ended: threading.Event) -> None:
-    """Sends the signal as soon as Spark has an active job."""
+    """Send the signal as soon as Spark has an active job."""
     tracker = run.store.spark.sparkContext.statusTracker()
     until = time.monotonic() + WAIT_SECONDS
     while not ended.is_set() and time.monotonic() < until:
@@ -74,7 +74,7 @@ def signals_in_a_job(run: StageRun, name: str, ended: threading.Event) -> None:
 
 @contextlib.contextmanager
 def signal_when_done(run: StageRun, name: str) -> Iterator[None]:
-    """Within it the last act of the stage is followed by the signal."""
+    """Send the signal after the last call of the stage in this context."""
     owner, act = LAST_ACTS[run.stage]
     call = getattr(owner, act)
 
@@ -98,7 +98,7 @@ def interrupted(
     name: str,
     begun: list[str],
 ) -> Any:
-    """The work of a stage, with a signal at its moment; ``begun`` gets the stage each time."""
+    """The work of a stage, with a signal at its moment; the stage is appended to ``begun``."""
     begun.append(run.stage)
     ended = threading.Event()
     if moment == "before":
@@ -117,7 +117,7 @@ def interrupted(
 
 
 def with_signal(stage: Stage, begun: list[str], *, moment: str, name: str) -> Stage:
-    """A stage that notes its begin, and sends the signal at the moment; none where it is empty."""
+    """A stage that records its start, and sends the signal at the moment; no signal if empty."""
     step = "compute" if stage.compute is not None else "execute"
     work = getattr(stage, step)
     played = partial(interrupted, work=work, moment=moment, name=name, begun=begun)
@@ -125,7 +125,7 @@ def with_signal(stage: Stage, begun: list[str], *, moment: str, name: str) -> St
 
 
 def ends(path: Path) -> list[str]:
-    """What the VACUUM END commits of a table say."""
+    """The statuses in the VACUUM END commits of a table."""
     lines = [
         line for log in path.glob("_delta_log/*.json") for line in log.read_text().splitlines()
     ]
@@ -134,7 +134,7 @@ def ends(path: Path) -> list[str]:
 
 
 def table(path: Path) -> TableSettings:
-    """A table on which each branch finds something to do, and does it unattended."""
+    """A table with something to do for each branch, which all run unattended."""
     log = LogBuilder(path).commits(range(60, 18, -2), checksums=True).checkpoint(10)
     log.table.stray("stray.parquet", age_days=20)
     return TableSettings(
@@ -149,7 +149,7 @@ def table(path: Path) -> TableSettings:
 def played(
     directory: Path, settings: Maintenance, store: Any, *, scenario: tuple[str, str, str]
 ) -> dict[str, Any]:
-    """What a run came to that was interrupted."""
+    """The result of a run that was interrupted."""
     name, moment, sent = scenario
     begun: list[str] = []
     factory.STAGES = {
@@ -184,7 +184,7 @@ def played(
 
 
 def main(directory: Path, scenarios: list[str]) -> None:
-    """Plays each scenario on a table of its own."""
+    """Run each scenario on its own table."""
     directory.mkdir(exist_ok=True)
     settings = Maintenance(workspace=str(directory / "ws"), tables=())
     store = stage_store(settings)

@@ -1,9 +1,9 @@
-"""One table's life told through delta-spark, on a clock that moves only between the steps.
+"""The life of one table, written by delta-spark on a clock that moves only between the steps.
 
     story.create(partition="p").append(1, 2).wait(days=8).delete("id = 1").stray("x", age_days=9)
     story.vacuum().gone == {...}
 
-Delta's own log and VACUUM run on the same clock; files take the time at which they were made.
+Delta's own log and VACUUM use the same clock; files get the time at which they were made.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECOND_MS = 1_000
 
 @dataclass
 class Story:
-    """A table under way; methods act at once and return the story."""
+    """A table and its steps; methods act at once and return the story."""
 
     spark: SparkSession
     path: Path
@@ -41,25 +41,25 @@ class Story:
 
     @property
     def name(self) -> str:
-        """The table in SQL."""
+        """The table's name in SQL."""
         return delta_spark.table(self.path)
 
     def create(
         self, columns: str = "id BIGINT, p STRING", *, partition: str = "", **properties: str
     ) -> Self:
-        """A table; ``properties`` are those of Delta, with ``_`` for ``.`` after delta."""
+        """Create the table; ``properties`` are Delta's, without the prefix ``delta.``."""
         clause = f"PARTITIONED BY ({partition})" if partition else ""
         said = ", ".join(f"'delta.{key}' = '{value}'" for key, value in properties.items())
         kept = f"TBLPROPERTIES ({said})" if said else ""
         return self.sql(f"CREATE TABLE {{t}} ({columns}) USING delta {clause} {kept}")
 
     def append(self, *ids: int, p: str = "a") -> Self:
-        """One file with these rows."""
+        """Append one file with these rows."""
         values = ", ".join(f"({number}, '{p}')" for number in ids)
         return self.sql(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ * FROM VALUES {values}")
 
     def append_by_delta_rs(self, *ids: int, p: str = "rs") -> Self:
-        """The same by another writer, which has no clock but the machine's."""
+        """Append by delta-rs, which always uses the machine's clock."""
         rows = pa.table({"id": pa.array(ids, pa.int64()), "p": pa.repeat(p, len(ids))})
         write_deltalake(str(self.path), rows, mode="append")
         return self._stamp()
@@ -71,7 +71,7 @@ class Story:
         return self.sql(f"UPDATE {{t}} SET {to} WHERE {where}")
 
     def merge(self, *ids: int, p: str = "merged") -> Self:
-        """Rows of these ids get another ``p``; those that are missing are inserted."""
+        """Update ``p`` in the rows with these ids; missing rows are inserted."""
         values = ", ".join(f"({number}, '{p}')" for number in ids)
         return self.sql(
             f"MERGE INTO {{t}} t USING (SELECT * FROM VALUES {values} AS s(id, p)) s "
@@ -88,7 +88,7 @@ class Story:
         return self.sql("REORG TABLE {t} APPLY (PURGE)")
 
     def clone(self, target: Path) -> Story:
-        """A shallow clone, with a story of its own."""
+        """A shallow clone, with its own story."""
         self.sql(f"CREATE TABLE {delta_spark.table(target)} SHALLOW CLONE {{t}}")
         other = Story(self.spark, target, self.chain_of, self.now_ms)
         other._stamp()
@@ -99,7 +99,7 @@ class Story:
         return self._stamp()
 
     def sql(self, statement: str) -> Self:
-        """A statement about the table ``{t}``, by delta-spark on the story's clock."""
+        """Run a statement about the table ``{t}`` by delta-spark on the story's clock."""
         delta_spark.log_at(self.spark, self.path, self._clock())
         self.spark.sql(statement.format(t=self.name)).collect()
         return self._stamp()
@@ -115,12 +115,12 @@ class Story:
         return self
 
     def wait(self, *, days: float = 0, hours: float = 0) -> Self:
-        """Time goes by."""
+        """Advance the clock."""
         self.now_ms += int(days * DAY_MS + hours * HOUR_MS)
         return self
 
     def vacuum(self, **settings: Any) -> VacuumReport:
-        """Our vacuum, planned and executed, with the table's own retention unless told."""
+        """Plan and execute our vacuum, by default with the table's own retention."""
         done = self.chain(**settings).vacuum()
         self._stamp()
         return done
@@ -140,12 +140,12 @@ class Story:
         return delta_spark.planned_files_at(self.spark, self.path, clock, hours=hours, mode=mode)
 
     def delta_vacuum(self, *, hours: float | None = None, mode: str = "FULL") -> Self:
-        """Delta's VACUUM, executed."""
+        """Execute Delta's VACUUM."""
         delta_spark.vacuum_at(self.spark, self.path, self._clock(), hours=hours, mode=mode)
         return self._stamp()
 
     def rows(self, version: int | None = None) -> list[dict[str, Any]]:
-        """The rows of a version, the newest without one."""
+        """The rows of a version, by default the newest."""
         return delta_spark.rows(self.spark, self.path, version)
 
     def readable(self) -> list[int]:
@@ -153,13 +153,13 @@ class Story:
         return delta_spark.readable_versions(self.spark, self.path)
 
     def data_files(self) -> set[str]:
-        """All visible files on the storage, relative."""
+        """All visible files on the storage, relative to the root."""
         found = (path.relative_to(self.path) for path in self.path.rglob("*") if path.is_file())
         hidden = ("_delta_log", ".")
         return {str(path) for path in found if not any(p.startswith(hidden) for p in path.parts)}
 
     def expect(self, *, gone: set[str] | None = None, report: VacuumReport) -> Self:
-        """What a report says is what happened: the planned files are gone, no other."""
+        """Assert that the planned files of a report are gone; ``gone`` are all of them."""
         assert report.error is None
         assert not files(report) & self.data_files()
         if gone is not None:
@@ -170,7 +170,7 @@ class Story:
         return delta_spark.clock_at(self.spark, self.now_ms)
 
     def _stamp(self) -> Self:
-        """What is new on the storage was made now; then a second goes by."""
+        """Set the time of all new files to now, then advance the clock by a second."""
         for path in sorted({*self.path.rglob("*")} - self.stamped):
             if path.suffix == ".json" and path.parent.name == "_delta_log":
                 self._date_removals(path)
@@ -182,7 +182,7 @@ class Story:
         return self
 
     def _date_removals(self, commit: Path) -> None:
-        """Some of Delta's commands date what they remove by the machine's clock."""
+        """Date the removes by the story's clock: some of Delta's commands use the machine's."""
         lines = [json.loads(line) for line in commit.read_text().splitlines()]
         for line in lines:
             if "remove" in line:

@@ -1,4 +1,4 @@
-"""Tables written by hand are tables: both judges read them."""
+"""Tables written by hand are valid: both oracles read them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The guard of the fast tier: which tests are marked, and which fail."""
+"""The guard of the fast tests: which tests are marked, and which fail."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ MARKED = """
 
 @pytest.fixture(autouse=True)
 def theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the guarded run finds, instead of the guard over this one."""
+    """The environment of the guarded run, instead of that by the guard of this run."""
     monkeypatch.setenv("JAVA_HOME", "/theirs")
 
 
 @pytest.fixture
 def arguments(pytester: pytest.Pytester) -> list[str]:
-    """What a run with the guard alone starts with."""
+    """The arguments of a run with the guard as its only plugin."""
     pytester.makeini("[pytest]\nmarkers = jvm")
     pytester.syspathinsert(ROOT)
     return ["-p", "maint_assets_tests.support.jvm_guard", "-p", "no:xdist"]

@@ -1,4 +1,4 @@
-"""Deletion vectors written by hand: the bytes, the three places they live in, their descriptor."""
+"""Deletion vectors written by hand: their bytes, the three storage types, their descriptors."""
 
 import struct
 import zlib
@@ -17,7 +17,7 @@ _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?
 def write(
     root: Path, rows: Iterable[int], *, storage: str, uuid: str, prefix: str = ""
 ) -> tuple[dict[str, Any], Path | None]:
-    """The descriptor of a vector over these rows, and its file unless it is inline."""
+    """The descriptor of a vector for these rows, and its file unless it is inline."""
     deleted = sorted(set(rows))
     bitmap = bitmap_of(deleted)
     vector: dict[str, Any] = {
@@ -36,20 +36,20 @@ def write(
 
 
 def unique_id(vector: dict[str, Any]) -> str:
-    """The id that, with the path, makes a logical file."""
+    """The id that identifies a logical file together with its path."""
     offset = vector.get("offset")
     named = vector["storageType"] + vector["pathOrInlineDv"]
     return named if offset is None else f"{named}@{offset}"
 
 
 def z85(raw: bytes) -> str:
-    """Base85 of ZeroMQ, of bytes whose number is a multiple of four."""
+    """ZeroMQ's Base85 of bytes whose number is a multiple of four."""
     words = struct.unpack(f">{len(raw) // 4}I", raw)
     return "".join(_Z85[word // 85**power % 85] for word in words for power in (4, 3, 2, 1, 0))
 
 
 def bitmap_of(rows: Iterable[int]) -> bytes:
-    """The 64-bit Roaring bitmap of Delta, as array containers only."""
+    """Delta's 64-bit Roaring bitmap, with array containers only."""
     by_high: dict[int, list[int]] = defaultdict(list)
     for row in rows:
         by_high[row >> 32].append(row & 0xFFFFFFFF)

@@ -1,4 +1,4 @@
-"""What tests of the UI do with a page: open a stage, take a picture."""
+"""Helpers of the UI tests: open the page of a stage, take a screenshot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ telemetry: {enabled: false}
 nux: {enabled: false}
 run_coordinator: {module: dagster.core.run_coordinator, class: DefaultRunCoordinator}
 """
-"""Runs begin at once: there is no daemon that would take them from a queue."""
+"""Runs start at once: no daemon takes them from a queue."""
 
 WAIT_MS = 60_000
 
@@ -37,7 +37,7 @@ APPROVAL = (
 
 @dataclass(frozen=True)
 class Shown:
-    """A webserver over a home in which chains ran; ``digest`` is that of the newest plan."""
+    """A webserver on a DAGSTER_HOME in which chains ran; ``digest`` is that of the newest plan."""
 
     address: str
     digest: str
@@ -58,7 +58,7 @@ def opened(
 
 
 def materialized(page: Page, shown: Shown, stage: str, *, table: str = "orders") -> str:
-    """How a run ends that a click on a planning stage launches."""
+    """Click Materialize on a planning stage; returns the final state of the run."""
     before = len(runs(shown.address))
     opened(page, shown, stage, table=table)
     page.get_by_role("button", name="Materialize").first.click()
@@ -66,7 +66,7 @@ def materialized(page: Page, shown: Shown, stage: str, *, table: str = "orders")
 
 
 def executed(page: Page, shown: Shown, stage: str, *, plan: str, table: str = "orders") -> str:
-    """How a run ends that a person launches by approving a plan in the launchpad."""
+    """Approve a plan in the launchpad; returns the final state of the run."""
     before = len(runs(shown.address))
     opened(page, shown, stage, table=table)
     page.get_by_role("button", name="Materialize").first.click()
@@ -79,6 +79,6 @@ def executed(page: Page, shown: Shown, stage: str, *, plan: str, table: str = "o
 
 
 def planned_digest(page: Page) -> str:
-    """The digest that the page of a plan asks to approve."""
+    """The digest that the page of a plan shows for approval."""
     page.get_by_text("To approve").first.wait_for()
     return page.get_by_text("To approve").first.locator("code").last.inner_text()

@@ -1,4 +1,4 @@
-"""Both doors open the configured tables: ``dagster dev`` (pyproject.toml) and workspace.yaml."""
+"""Both ways of starting load the configured tables: ``dagster dev`` and workspace.yaml."""
 
 from pathlib import Path
 

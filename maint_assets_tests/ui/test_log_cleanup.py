@@ -1,4 +1,4 @@
-"""What a person sees of a log cleanup in the Dagster UI: planned, approved, executed, refused."""
+"""A log cleanup in the Dagster UI: planned, approved, executed, refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ tables:
 
 
 def orders(path: Path) -> LogBuilder:
-    """A log of 60 days with files of every kind, and a newest old checkpoint that is not whole."""
+    """A log of 60 days with files of every kind; its newest expired checkpoint is incomplete."""
     log = LogBuilder(path, features=["v2Checkpoint"])
     log.commits(range(60, -1, -1), checksums=True)
     log.checkpoint(5).checkpoint(10, "v2-json").checkpoint(20, "v2-parquet", parts=2)
@@ -48,7 +48,7 @@ def orders(path: Path) -> LogBuilder:
 
 
 def planned(home: Path) -> None:
-    """Plans each table once into a DAGSTER_HOME; the log of orders grows after that."""
+    """Plan each table once into a DAGSTER_HOME; the log of orders grows after its plan."""
     (home / "dagster.yaml").write_text(INSTANCE)
     (home / "maintenance.yaml").write_text(CONFIG)
     log = orders(home / "lake" / "orders")

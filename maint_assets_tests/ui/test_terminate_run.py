@@ -1,4 +1,4 @@
-"""Terminate of the UI while a deletion acts: through the mutation that its button sends."""
+"""Terminate during a deletion, by the GraphQL mutation that the button of the UI sends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ mutation($stages: [AssetKeyInput!]!) { launchRun(executionParams: {runConfigData
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home with a table of one live file and very many that may go."""
+    """A DAGSTER_HOME with a table of one live file and very many untracked ones."""
     (tmp_path / "dagster.yaml").write_text(INSTANCE)
     (tmp_path / "maintenance.yaml").write_text(CONFIG)
     Strays(tmp_path / "orders", STRAYS).make()

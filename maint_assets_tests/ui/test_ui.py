@@ -1,4 +1,4 @@
-"""What a person sees in the Dagster UI: the lineage of a table, its plan, plots over time."""
+"""The Dagster UI: the lineage of a table, its plan, plots over time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ tables:
 
 
 def maintained(home: Path) -> str:
-    """Runs the chain into a DAGSTER_HOME; the digest of the plan that was executed."""
+    """Run the chain into a DAGSTER_HOME; returns the digest of the plan that was executed."""
     (home / "dagster.yaml").write_text(INSTANCE)
     (home / "maintenance.yaml").write_text(CONFIG)
     table = TableBuilder(home / "lake" / "orders").at(days_ago=30)
@@ -86,7 +86,7 @@ def shown(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 @pytest.mark.long
 def test_a_compaction_is_planned_approved_and_executed(page: Page, shown: Shown) -> None:
-    """First of all, so that the lineage shows its branch done."""
+    """Runs first, so that the lineage shows this branch as materialized."""
     assert materialized(page, shown, "compaction_bins") == "SUCCESS"
     opened(page, shown, "compaction_bins")
     plan = planned_digest(page)
@@ -117,7 +117,7 @@ def test_an_order_shows_how_many_files_lookups_read(page: Page, shown: Shown) ->
 
 
 def is_drawn(page: Page, title: str) -> bool:
-    """Whether a picture is in the page itself, and has a size."""
+    """Whether a chart is embedded in the page and has a size."""
     picture = page.locator(f"img[alt='{title}']").first
     picture.wait_for()
     return bool(picture.evaluate("image => image.complete && image.naturalHeight > 20"))

@@ -1,4 +1,4 @@
-"""The real webserver in a process of its own, and questions to its GraphQL endpoint."""
+"""The real webserver in its own process, and queries to its GraphQL endpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START_SECONDS = 90
 def serving(
     command: Sequence[str], env: Mapping[str, str | None], log: Path, *, cwd: Path = ROOT
 ) -> Iterator[str]:
-    """The address of a server that the command starts; its whole process group ends after it.
+    """Start a server by the command, and yield its address; its process group is ended afterwards.
 
     ``--port`` and ``--host`` are added. A variable of None is unset.
     """
@@ -48,13 +48,13 @@ def serving(
 
 
 def asked(address: str, query: str) -> Any:
-    """The answer of the GraphQL endpoint."""
+    """The data that the GraphQL endpoint returns."""
     answer = httpx.post(f"{address}/graphql", json={"query": query}, timeout=30)
     return answer.json()["data"]
 
 
 def locations(address: str) -> dict[str, set[str]]:
-    """The groups of assets by code location; waits until all are loaded."""
+    """The asset groups by code location; waits until all are loaded."""
     query = (
         "{ repositoriesOrError { ... on RepositoryConnection "
         "{ nodes { location { name } assetGroups { groupName } } } } }"
@@ -77,7 +77,7 @@ def runs(address: str) -> list[str]:
 
 
 def ended(address: str, *, after: int, seconds: float = 300) -> str:
-    """The state in which the run ends that comes after so many others."""
+    """The final state of the run that follows ``after`` earlier ones."""
     until = time.monotonic() + seconds
     found = runs(address)
     while time.monotonic() < until and (

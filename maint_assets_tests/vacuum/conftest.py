@@ -1,4 +1,4 @@
-"""Chains for stories about one table: each on an instance of its own, gone after the test."""
+"""Chains for the vacuum tests: each on its own instance, disposed of after the test."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,16 +14,16 @@ ChainOf = Callable[..., Chain]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Dagster's own resources use what Dagster deprecates."""
+    """Ignore the deprecation warnings that Dagster's own resources cause."""
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("ignore:.*will be removed in a future release"))
 
 
 @pytest.fixture
 def chain_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChainOf]:
-    """Chains of tables that keep nothing but what they need, unless settings say otherwise.
+    """Chains of tables that retain nothing beyond what they need, unless settings change that.
 
-    ``now_ms`` fixes the clock of the chain, ``workspace`` is another one than a new one.
+    ``now_ms`` fixes the clock of the chain; without ``workspace`` it gets a new one.
     """
     made: list[Chain] = []
 
@@ -44,5 +44,5 @@ def chain_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def story(spark: SparkSession, tmp_path: Path, chain_of: ChainOf) -> Story:
-    """A table that is about to be told."""
+    """A story whose table is yet to be created."""
     return Story(spark, tmp_path / "table", chain_of)

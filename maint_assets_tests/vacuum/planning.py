@@ -1,4 +1,4 @@
-"""A plan straight from the stages' functions: the chain without Dagster and its store."""
+"""A plan made by the stage functions alone: the chain without Dagster and its store."""
 
 import tempfile
 import time
@@ -29,7 +29,7 @@ from maint_assets_tests.support.chain import without_checksums
 
 @dataclass(frozen=True)
 class Planned:
-    """What may go, without checksums of planned files, and the active files that were not found."""
+    """Planned files without their checksums, and the active files that were not found."""
 
     files: set[str]
     directories: set[str]
@@ -39,7 +39,7 @@ class Planned:
 
 
 def planned(spark: SparkSession, path: Path, *, cutoff_ms: int | None = None) -> Planned:
-    """The plan of the newest version; without a cutoff nothing old is retained."""
+    """The plan of the newest version; without a cutoff no older version is retained."""
     head = table_head(Location.of(str(path)))
     cutoff_ms = int(time.time() * 1_000) if cutoff_ms is None else cutoff_ms  # noqa: TID251
     reasons = unsupported(head.protocol, Operation.VACUUM)
@@ -63,7 +63,7 @@ def planned(spark: SparkSession, path: Path, *, cutoff_ms: int | None = None) ->
 def _rows(
     spark: SparkSession, head: TableHead, walk: Walk, *, cutoff_ms: int, made: Path
 ) -> list[dict[str, Any]]:
-    """The rows of the plan, the missing files among them."""
+    """The rows of the plan, including those of missing files."""
     state = _parts(
         snapshot(spark, head, parallelism=1, scratch=str(made / "scratch")),
         SNAPSHOT_SCHEMA,

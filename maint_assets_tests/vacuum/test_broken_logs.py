@@ -1,4 +1,4 @@
-"""Logs that power losses, restored backups and odd writers leave: nothing retained is lost."""
+"""Logs left by power losses, restored backups and odd writers: no retained file is lost."""
 
 import json
 import os
@@ -27,7 +27,7 @@ RETAINED = {"retention": "7 days", "allow_short_retention": True}
 
 
 def story(path: Path) -> TableBuilder:
-    """Files of commits of their own, one removed, and a stray; all old."""
+    """Three files, each in its own commit, one removed, and an untracked file; all old."""
     table = TableBuilder(path).at(days_ago=9).create().add("a").add("b").add("c").remove("a")
     return table.stray("stray").age("**/*", 9)
 
@@ -54,7 +54,7 @@ def test_a_commit_without_an_action_is_a_broken_log(
 def test_an_empty_commit_makes_peers_delete_what_it_added(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The difference, seen: for both of them the file of version 3 is nobody's."""
+    """Unlike ours, their plans contain the file that version 3 added."""
     table = story(tmp_path)
     commit(table, 3).write_bytes(b"")
 
@@ -98,7 +98,7 @@ def test_a_commit_by_an_unusual_name_ends_a_deletion_that_was_planned(
 def test_an_add_that_is_null_does_not_hide_the_remove_beside_it(
     tmp_path: Path, chain_of: ChainOf
 ) -> None:
-    """Before a checkpoint only removals are read: they keep the files of retained versions."""
+    """Before a checkpoint only removes are read: they keep the files of retained versions."""
     table = TableBuilder(tmp_path).at(days_ago=9).create().add("a", "b").at(days_ago=2)
     removal = table.removed("a", table.clock_ms) | {"x": 1}
     table.commit([]).checkpoint()
@@ -117,7 +117,7 @@ def test_an_add_that_is_null_does_not_hide_the_remove_beside_it(
 def test_a_file_removed_a_minute_ago_stays_whatever_its_tombstone_says(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf, stamp: str, checkpoint: bool
 ) -> None:
-    """The commit is young, and so is a checkpoint that alone tells of the removal."""
+    """The commit is young, and so is the checkpoint where only that contains the removal."""
     table = TableBuilder(tmp_path).at(days_ago=9).create().add("a", "b").at(hours_ago=1)
     removal = table.removed("a", table.clock_ms // 1000)["remove"]
     if stamp == "absent":
@@ -151,7 +151,7 @@ def test_an_older_removal_of_the_same_file_does_not_date_the_newest_one(
 def test_change_data_stays_as_long_as_its_commit_is_retained(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:
-    """Files copied with old times, or by a clock that is behind: Delta goes by their age alone."""
+    """For files copied with old times, or by a slow clock: Delta looks at their age alone."""
     cdc = "_change_data/cdc-1.parquet"
     table = TableBuilder(tmp_path).at(days_ago=9).create().add("a").at(days_ago=2)
     table.stray(cdc).stray("_change_data/stray")
@@ -172,7 +172,7 @@ def test_a_file_that_a_wrong_checkpoint_lost_stays(
     monkeypatch: pytest.MonkeyPatch,
     shape: str,
 ) -> None:
-    """Without the checkpoint, the commits from 0 on still make the whole table."""
+    """The commits from version 0 on are still there and contain the whole table."""
     if shape == "large":
         monkeypatch.setattr(replay, "SMALL_LOG_BYTES", 0)
     table = TableBuilder(tmp_path / "t").at(days_ago=19).create().add("a", "b").add("c", "d")
@@ -197,7 +197,7 @@ def test_a_file_whose_old_tombstone_a_wrong_checkpoint_kept_stays(
     commits: str,
     shape: str,
 ) -> None:
-    """A RESTORE that the checkpoint does not know, or a log restored from before the DELETE."""
+    """The checkpoint misses a RESTORE, or the log was restored from before the DELETE."""
     if shape == "large":
         monkeypatch.setattr(replay, "SMALL_LOG_BYTES", 0)
     table = TableBuilder(tmp_path / "t").at(days_ago=40).create().add("a", "b")
@@ -219,7 +219,7 @@ def test_a_file_whose_old_tombstone_a_wrong_checkpoint_kept_stays(
 def test_a_file_that_a_covered_commit_adds_and_removes_stays_where_the_checkpoint_lost_it(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:
-    """delta-spark reads it in the version of that commit."""
+    """delta-spark reads the file in the version of that commit."""
     table = TableBuilder(tmp_path / "t").at(days_ago=40).create().add("a", "b")
     add = table.live["a"]
     table.commit([table.removed("a", table.clock_ms), {"add": add}]).at(days_ago=3).add("c")
@@ -237,7 +237,7 @@ def test_a_file_that_a_covered_commit_adds_and_removes_stays_where_the_checkpoin
 def test_commits_before_a_gap_do_not_tell_what_a_checkpoint_lost(
     tmp_path: Path, chain_of: ChainOf
 ) -> None:
-    """The missing one may have removed it."""
+    """The missing commit may have removed the file."""
     table = TableBuilder(tmp_path / "t").at(days_ago=19).create().add("a").add("b").remove("a")
     table.add("c").checkpoint().add("e").age("**/*", 11)
     (table.path / f"_delta_log/{3:020d}.json").unlink()
@@ -261,7 +261,7 @@ def without_tombstones(row: dict[str, Any]) -> None:
 
 
 def put_back(table: TableBuilder, backup: Path) -> None:
-    """The log as a backup has it."""
+    """Replace the log by its backup."""
     shutil.rmtree(table.log)
     shutil.copytree(backup, table.log)
 
@@ -269,7 +269,7 @@ def put_back(table: TableBuilder, backup: Path) -> None:
 def test_a_backup_put_back_since_the_plan_ends_the_deletion(
     tmp_path: Path, chain_of: ChainOf
 ) -> None:
-    """The versions of the plan are there again, by other commits: one brings the file back."""
+    """The plan's versions exist again as other commits, none of which removes the file."""
     table = story(tmp_path / "t")
     commit(table, 4).rename(tmp_path / "4")
     shutil.copytree(table.log, tmp_path / "backup")
@@ -340,7 +340,7 @@ HOSTILE = (
 
 
 def hostile(path: Path) -> TableBuilder:
-    """Old removals of all that a walk would never show."""
+    """Old removals of paths that a walk would never list."""
     table = TableBuilder(path).at(days_ago=9).create().add("a", "real/x").add("b")
     for name in HOSTILE[:8]:
         if not (table.path / name).exists():
@@ -383,7 +383,7 @@ def test_lite_plans_what_a_walk_would_show_of_removed_paths(
 def test_delta_lite_deletes_a_commit_that_a_removal_names(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The difference, seen."""
+    """Unlike ours, the plan of delta-spark contains the commit."""
     table = TableBuilder(tmp_path).at(days_ago=9).create().add("a").add("b").at(days_ago=8)
     name = f"_delta_log/{1:020}.json"
     table.commit([{"remove": {"path": name, "deletionTimestamp": 1, "dataChange": True}}])
@@ -423,7 +423,7 @@ LOST = {
 def test_a_newest_commit_that_is_lost_is_told_by_what_it_left(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf, told: str
 ) -> None:
-    """A power loss takes the whole commit: what it added would look like nobody's."""
+    """A power loss takes the whole commit: the files that it added would look untracked."""
     table = story(tmp_path).add("d")
     LOST[told](table)
     commit(table, 5).unlink()
@@ -527,7 +527,7 @@ def test_a_young_commit_protects_whatever_time_the_checkpoint_tells(
 def test_a_commit_time_in_a_young_commit_that_is_too_early_does_not_date_its_change_data(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:
-    """The clock of a writer was behind. delta-spark deletes it by the time of the file."""
+    """The writer's clock was slow. delta-spark deletes the file by its modification time."""
     ict = {"delta.enableInCommitTimestamps": "true", "delta.enableChangeDataFeed": "true"}
     table = TableBuilder(tmp_path).at(days_ago=40)
     table.info = {"inCommitTimestamp": table.clock_ms}

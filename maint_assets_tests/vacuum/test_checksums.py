@@ -1,4 +1,4 @@
-"""What Hadoop's local file system keeps beside each file goes with that file (vacuum.md W27)."""
+"""Checksum files of Hadoop's local file system are deleted with their files (vacuum.md W27)."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ SUM = b"crc\0\0\0\2\0\1\2\3\4"
 
 
 def story(path: Path) -> TableBuilder:
-    """Live, removed and stray files with their sums, and sums of nothing; all old."""
+    """Live, removed and untracked files with checksums, and checksums without a file; all old."""
     table = TableBuilder(path).at(days_ago=9).create().add("l/a", "r/b").remove("r/b").stray("s/c")
     for name in ("l/.a.crc", "r/.b.crc", "s/.c.crc", "o/.gone.crc", "x/._h.crc"):
         table.stray(name, content=SUM)
@@ -77,7 +77,7 @@ def test_the_sum_of_a_file_that_a_commit_brings_back_stays(
 
 
 def test_delta_leaves_sums_and_their_directories_behind(spark: SparkSession, story: Story) -> None:
-    """The difference, seen on a table that Spark wrote: nothing is left of it but the log."""
+    """On a table that Spark wrote, we also delete the checksums and the emptied partition."""
     story.create(partition="p").append(1, p="a").append(2, p="b").delete("p = 'a'").wait(days=8)
     theirs = delta_spark.planned_files(spark, story.path, retention_hours=0)
 

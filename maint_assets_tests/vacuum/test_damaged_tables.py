@@ -1,4 +1,4 @@
-"""Tables that no reader can make sense of, through the whole chain: refused, nothing touched."""
+"""Tables that no reader can read, through the whole chain: refused and left unchanged."""
 
 import json
 from collections.abc import Callable
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 def story(path: Path) -> TableBuilder:
-    """Live and removed files around a checkpoint, and a stray; all old."""
+    """Live and removed files around a checkpoint, and an untracked file; all old."""
     table = TableBuilder(path).at(days_ago=9).create().add("a", "b").remove("a").checkpoint()
     return table.add("c").remove("b").stray("stray").age("**/*", 9)
 
 
 def cut(table: TableBuilder, version: int) -> None:
-    """Ends a commit in the middle of its last line."""
+    """Cut off a commit in the middle of its last line."""
     file = table.log / f"{version:020}.json"
     file.write_bytes(file.read_bytes()[:-9])
 
@@ -39,7 +39,7 @@ def rewrite(table: TableBuilder, version: int, old: str, new: str) -> None:
 
 
 def without_paths(table: TableBuilder) -> None:
-    """A checkpoint whose adds have no paths: its files would look like nobody's."""
+    """Remove the paths of a checkpoint's adds: its files would look untracked."""
     file = table.log / f"{2:020}.checkpoint.parquet"
     rows = pq.read_table(file)
     adds = [add and {**add, "path": None} for add in rows["add"].to_pylist()]
@@ -48,7 +48,7 @@ def without_paths(table: TableBuilder) -> None:
 
 
 def garbage_adds(table: TableBuilder) -> None:
-    """A checkpoint with a sound footer, and sound columns but for the paths of its adds."""
+    """Fill the column of the adds' paths in a checkpoint with garbage; all else is sound."""
     file = table.log / f"{2:020}.checkpoint.parquet"
     group, content = pq.read_metadata(file).row_group(0), bytearray(file.read_bytes())
     chunks = [group.column(at) for at in range(group.num_columns)]
@@ -145,7 +145,7 @@ def test_uniform_metadata_stays(tmp_path: Path, chain_of: ChainOf) -> None:
 
 
 def test_a_clone_keeps_the_files_of_its_source(tmp_path: Path, chain_of: ChainOf) -> None:
-    """A shallow clone names its source's files by absolute paths; they are outside of it."""
+    """A shallow clone names the files of its source by absolute paths outside its own root."""
     source = TableBuilder(tmp_path / "source").at(days_ago=9).create().add("a")
     clone = TableBuilder(tmp_path / "clone").at(days_ago=9).create()
     clone.add("own").remove("own")

@@ -1,4 +1,4 @@
-"""The deletion of a plan: only what was planned, only while it holds, each outcome told."""
+"""Deletion of a plan: only what was planned, only while the plan is valid, outcomes recorded."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 
 def story(path: Path) -> TableBuilder:
-    """Three files live, three removed, two strays in a directory; all old."""
+    """Three live files, three removed ones, two untracked ones in a directory; all old."""
     table = TableBuilder(path).at(days_ago=9).create().add("a", "b", "c", "x", "y", "z")
     return table.remove("x", "y", "z").stray("d/s1").stray("d/s2").age("**/*", 9)
 
@@ -86,7 +86,7 @@ def test_what_came_since_the_plan_survives(
 def test_a_plan_whose_rows_were_changed_is_not_executed(
     tmp_path: Path, chain_of: ChainOf, noted: bool
 ) -> None:
-    """Somebody puts an active file into the approved plan, and perhaps its sums beside it."""
+    """An active file was put into the approved plan, perhaps with the checksums updated."""
     story(tmp_path)
     chain = chain_of(tmp_path)
     report = chain.plan()

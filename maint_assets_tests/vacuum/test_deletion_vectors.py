@@ -1,4 +1,4 @@
-"""Deletion vectors of every kind stay as long as a file that is kept needs them."""
+"""Deletion vectors of every kind are kept as long as a retained file needs them."""
 
 import shutil
 from pathlib import Path

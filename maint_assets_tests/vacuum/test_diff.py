@@ -1,4 +1,4 @@
-"""What may go, judged against a plain model in sets; in one task and in buckets of paths."""
+"""The planned rows against a simple model in sets; in one task and in buckets of paths."""
 
 import tempfile
 import zlib
@@ -56,7 +56,7 @@ def listed(
 
 
 def tombstones(versions: dict[str, int | None]) -> list[dict[str, Any]]:
-    """Each removed file twice: by an older commit too."""
+    """Two tombstones of each removed file: the other is of an older commit."""
     return [
         {"action": "remove", "path": path, "inside": True, "deletion_ms": 9, "version": version}
         for path, newest in versions.items()
@@ -95,7 +95,7 @@ def model(
     kept: dict[str, str],
     versions: dict[str, int | None],
 ) -> set[tuple[Any, ...]]:
-    """The same in sets, file by file."""
+    """The same plan in sets, file by file."""
     stays = {path for path, (ms, hidden) in files.items() if hidden or ms >= CUTOFF_MS}
     fresh = {path for path, ms in found.items() if ms >= CUTOFF_MS}
     goes = set(files) - stays - set(kept)

@@ -1,4 +1,4 @@
-"""Directories: emptied ones go in the same run, all others stay."""
+"""Directories: emptied ones are deleted in the same run, all others are kept."""
 
 from pathlib import Path
 

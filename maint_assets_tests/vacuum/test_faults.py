@@ -1,4 +1,4 @@
-"""What goes wrong on the storage during a plan or a deletion: told, counted, finished later."""
+"""Storage faults during a plan or a deletion: reported, counted, and finished by a later run."""
 
 import os
 import shutil
@@ -41,14 +41,14 @@ def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def fill(disk: Path, *, but: int) -> Path:
-    """A file that leaves so many bytes free."""
+    """Write a file that leaves ``but`` bytes free."""
     free = shutil.disk_usage(disk).free - but
     (disk / "filler").write_bytes(bytes(free))
     return disk / "filler"
 
 
 def strays(path: Path, count: int) -> TableBuilder:
-    """A live file and so many old ones that no commit names."""
+    """A live file and ``count`` old files that no commit names."""
     table = TableBuilder(path).at(days_ago=9).create().add("live").age("live", 9)
     for number in range(count):
         table.stray(f"s{number:05}", content=b"", age_days=9)
@@ -103,9 +103,9 @@ def test_nothing_is_deleted_that_could_not_be_recorded(
 def test_a_disk_that_fills_up_ends_the_deletion_and_the_next_finishes_it(
     tmp_path: Path, small_disk: Path, chain_of: ChainOf
 ) -> None:
-    """Long names that do not compress: 700 kB hold three batches, and the next one's intent.
+    """Long names that do not compress: 700 kB hold two batches and the intent of the third.
 
-    The outcomes of the last batch are recorded by the next run: its intent is on the disk.
+    The next run records the outcomes of the last batch: its intent is on the disk.
     """
     table, names = strays(tmp_path, 0), Random(7)
     for _ in range(4_500):
@@ -170,7 +170,7 @@ def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def _without_root() -> list[str]:
-    """What makes a command obey permissions like anybody's."""
+    """The command prefix by which file permissions apply to root as well."""
     if os.geteuid():
         return []
     if not shutil.which("setpriv"):
@@ -245,6 +245,6 @@ def planned_task(chain: Chain, table: Path) -> tuple[pa.Table, _Task]:
 
 
 def outcomes_of(task: _Task) -> dict[str, int]:
-    """How many paths had each outcome."""
+    """The number of paths by outcome."""
     counted = task.counted().to_pylist()
     return {row["outcome"]: row["paths"] for row in counted}

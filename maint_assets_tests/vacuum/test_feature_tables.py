@@ -1,4 +1,4 @@
-"""Tables of every feature that delta-spark writes: its own plan, and the same rows after."""
+"""Tables of every feature that delta-spark writes: the same plan, and the same rows afterwards."""
 
 from pathlib import Path
 
@@ -13,11 +13,11 @@ from maint_assets_tests.vacuum.conftest import ChainOf
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 EACH_TIME = {"deletionVectors"}
-"""What CI looks at; the rest is ``make stories``."""
+"""What CI runs; the others run in ``make stories``."""
 
 
 def _litter(path: Path) -> set[str]:
-    """Makes strays that nobody needs, names that are never looked at, and an empty directory."""
+    """Make untracked files, hidden files, and an empty directory."""
     some_file = next(
         file for file in sorted(path.rglob("*.parquet")) if "_delta_log" not in str(file)
     )
@@ -30,7 +30,7 @@ def _litter(path: Path) -> set[str]:
 
 
 def _shown_rows(spark: SparkSession, path: Path) -> list[str]:
-    """The rows as text: variants of equal content are not equal objects."""
+    """The rows as text: variants of equal content do not compare equal."""
     return [repr(row) for row in delta_spark.rows(spark, path)]
 
 

@@ -1,4 +1,4 @@
-"""VACUUM USING INVENTORY: the same plan from another's account of what is there."""
+"""VACUUM USING INVENTORY: the same plan from an inventory of the files instead of a walk."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 def story(path: Path) -> TableBuilder:
-    """Live, removed and stray files, odd names, hidden ones, an empty directory; all old."""
+    """Live, removed and untracked files, odd and hidden names, an empty directory; all old."""
     table = TableBuilder(path / "t").at(days_ago=9).create(partition_columns=["_p"])
     table.add("a", "x", partition={"_p": "a b%"}).remove(sorted(table.live)[1])
     table.stray("stray").stray("d/e é/s").stray("_hidden/s").stray("d/.hid/s").stray("d/_h")
@@ -31,7 +31,7 @@ def story(path: Path) -> TableBuilder:
 
 
 def found(table: TableBuilder) -> list[Row]:
-    """What a walk finds, log and root included, as an inventory tells it."""
+    """Inventory rows of all that a walk finds, including the log and the root."""
     rows = []
     for entry in (table.path, *sorted(table.path.rglob("*"))):
         stat = entry.stat()

@@ -1,4 +1,4 @@
-"""What lies under the root, entry by entry."""
+"""The listing of the files under the root, entry by entry."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""VACUUM LITE: what the log says was removed, with progress of our own."""
+"""VACUUM LITE: only files that the log shows as removed; we record its progress ourselves."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 def story(path: Path) -> TableBuilder:
-    """Two files live, two removed in commits of their own, and a stray; all old."""
+    """Two live files, two removed in commits of their own, and an untracked file; all old."""
     table = TableBuilder(path).at(days_ago=9).create().add("a", "b", "x", "y")
     return table.remove("x").remove("y").stray("stray").age("**/*", 9)
 
@@ -108,7 +108,7 @@ def test_lite_refuses_a_log_that_no_longer_tells_all(
 def test_after_a_complete_run_the_log_before_it_may_go(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf, first: str
 ) -> None:
-    """Also after a FULL one, which makes delta-spark forget its own progress (W9)."""
+    """Also after a FULL run, which makes delta-spark forget its own progress (W9)."""
     table = story(tmp_path)
     chain = chain_of(tmp_path, mode=first)
     chain.vacuum()
@@ -127,13 +127,13 @@ def test_after_a_complete_run_the_log_before_it_may_go(
 
 
 def lite(chain: Chain) -> Chain:
-    """The same chain, on the same workspace, in the other mode."""
+    """The same chain on the same workspace, in LITE mode."""
     vacuum = chain.table.vacuum.model_copy(update={"mode": "lite"})
     return Chain(chain.launcher, chain.table.model_copy(update={"vacuum": vacuum}))
 
 
 def test_what_was_not_deleted_is_found_again(tmp_path: Path, chain_of: ChainOf) -> None:
-    """delta-spark's progress goes past it (W10)."""
+    """delta-spark's progress moves past such a file (W10)."""
     story(tmp_path)
     chain = chain_of(tmp_path, mode="lite")
     report = chain.plan()
@@ -164,7 +164,7 @@ def test_a_removal_dated_later_than_its_commit_is_not_forgotten(
 def test_a_removed_file_that_is_young_again_stays_and_is_found_later(
     tmp_path: Path, chain_of: ChainOf, first: str
 ) -> None:
-    """A name used again, or bytes put back before a RESTORE: not yet in the log."""
+    """A name used again, or a file copied back for a RESTORE that is not yet in the log."""
     table = story(tmp_path)
     (tmp_path / "x").write_bytes(b"again")
     chain = chain_of(tmp_path, mode=first, retention="1 day")

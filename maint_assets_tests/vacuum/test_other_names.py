@@ -1,4 +1,4 @@
-"""Files of a table that are reached by another way than the walk below its root."""
+"""Files of a table that have another path than the one found by a walk of its root."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ ALLOWED = {"allow_missing_files": True}
 
 
 def absolute(table: TableBuilder, path: str, *names: str) -> TableBuilder:
-    """A live file below the root that the log names by absolute paths only; old."""
+    """Add an old live file below the root that the log names by absolute paths only."""
     (table.path / path).write_bytes(b"x")
     add = {"partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
     return table.commit([{"add": add | {"path": name}} for name in names]).age("**/*", 9)
@@ -68,7 +68,7 @@ def test_a_live_file_that_is_named_by_another_mount_is_refused(
 def test_a_file_that_a_newer_commit_names_by_another_mount_stays(
     tmp_path: Path, mounted: Path, chain_of: ChainOf, name: str
 ) -> None:
-    """Also by a writer that does not encode."""
+    """Also if the writer does not encode paths."""
     table = story(tmp_path / "t").stray("q%20q").age("**/*", 9)
     chain = chain_of(table.path)
     report = chain.plan()
@@ -85,7 +85,7 @@ def test_a_file_that_a_newer_commit_names_by_another_mount_stays(
 def test_a_live_file_of_a_table_that_was_moved_is_refused(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf, name: str
 ) -> None:
-    """Also where missing files are allowed: its name is that of a planned one."""
+    """Also if missing files are allowed: a planned file has the same name."""
     absolute(story(tmp_path), "b.parquet", name)
 
     with pytest.raises(GuardError, match=r"names by another path, b\.parquet among them"):
@@ -152,7 +152,7 @@ def test_the_source_of_a_clone_below_the_clone_is_left_alone(
 def test_live_and_retained_files_of_a_partition_that_is_a_link_into_the_table_stay(
     tmp_path: Path, chain_of: ChainOf, mode: str
 ) -> None:
-    """The walk finds them where they lie, by paths that the log does not name."""
+    """The walk finds them under their real paths, which the log does not name."""
     table = TableBuilder(tmp_path).at(days_ago=9).create(partition_columns=["p"])
     table.add("a", "old", "lately", partition={"p": "1"}).remove("old").at(days_ago=1)
     table.remove("lately")
@@ -199,7 +199,7 @@ def test_a_newer_commit_that_names_a_file_through_a_link_keeps_it(
 
 @pytest.fixture
 def mounted_inside(tmp_path: Path) -> Iterator[TableBuilder]:
-    """A table whose partition is another directory of it, mounted a second time."""
+    """A table whose partition is a bind mount of another of its directories."""
     if os.geteuid():
         pytest.skip("only root mounts a directory")
     table = TableBuilder(tmp_path).at(days_ago=9).create(partition_columns=["p"])
@@ -225,7 +225,7 @@ def test_a_live_file_that_a_mount_inside_of_the_table_shows_twice_is_refused(
 def test_a_file_added_and_removed_by_two_spellings_of_its_path_is_removed(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf, checkpoint: bool
 ) -> None:
-    """As in Delta; a rewrite does not bring its rows back."""
+    """As in Delta; compaction does not bring its rows back."""
     table = TableBuilder(tmp_path / "t").at(days_ago=9).create().add("a")
     table.add("b", path=f"file:{table.path}/b")
     if checkpoint:
@@ -260,7 +260,7 @@ def test_a_live_vector_that_is_a_link_or_a_mount_refuses_a_plan_with_what_it_lea
 
 @contextlib.contextmanager
 def moved(file: Path, to: Path, way: str) -> Iterator[None]:
-    """A file that lies elsewhere, and is seen at its place through a link or a mount."""
+    """Move a file, and show it at its old path through a link or a mount."""
     file.rename(to)
     if way == "link":
         file.symlink_to(to)
@@ -281,7 +281,7 @@ def moved(file: Path, to: Path, way: str) -> Iterator[None]:
 def test_other_listings_than_a_walk_see_that_a_live_file_is_a_link(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf, mode: str, what: str
 ) -> None:
-    """They have no links: a removed file to which one leads was deleted."""
+    """These listings contain no links, so they would plan a removed file to which one points."""
     path = tmp_path / "t"
     table = TableBuilder(path).at(days_ago=9).create(partition_columns=["p"])
     table.add("a", partition={"p": "1"}).add("old", partition={"p": "2"}).remove("old")
@@ -361,7 +361,7 @@ def test_a_mount_below_a_root_with_any_name_is_seen(tmp_path: Path) -> None:
 def test_a_live_file_that_an_overlay_shows_as_another_is_refused(
     tmp_path: Path, chain_of: ChainOf
 ) -> None:
-    """It has another device and inode there."""
+    """The file has another device and inode in the overlay."""
     if os.geteuid():
         pytest.skip("only root mounts an overlay")
     for name in ("upper", "work", "m"):
@@ -385,7 +385,7 @@ def test_a_live_file_that_an_overlay_shows_as_another_is_refused(
 def test_a_copy_of_a_table_may_have_the_files_of_the_original_beside_its_own(
     tmp_path: Path, chain_of: ChainOf
 ) -> None:
-    """On one device, equal names, sizes and times do not make one file of two."""
+    """Two files on one device with equal names, sizes and times are still two files."""
     table = absolute(story(tmp_path / "t"), "b", f"file:{tmp_path}/other/b")
     shutil.copytree(table.path, tmp_path / "other")
 
@@ -398,7 +398,7 @@ def test_a_copy_of_a_table_may_have_the_files_of_the_original_beside_its_own(
 def test_where_a_live_file_was_not_listed_another_name_of_it_is_no_leave_to_delete_it(
     tmp_path: Path, chain_of: ChainOf
 ) -> None:
-    """A hard link plays what a file system does that does not tell names apart by case."""
+    """A hard link stands in for a file system that ignores case in names."""
     table = TableBuilder(tmp_path).at(days_ago=9).create(partition_columns=["p"])
     table.add("a", partition={"p": "1"}).stray("p=1/_delta_log/x")
     os.link(tmp_path / "p=1/a", tmp_path / "A")

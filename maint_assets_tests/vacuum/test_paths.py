@@ -1,4 +1,4 @@
-"""Names and spellings: what the log names stays, however written; what is strange stays too."""
+"""Path spellings: files that the log names are kept however spelled, and so are odd names."""
 
 import os
 from pathlib import Path

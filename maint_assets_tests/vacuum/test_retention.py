@@ -1,4 +1,4 @@
-"""What retention keeps: to the millisecond, as asked, and never less than allowed."""
+"""What is retained: to the millisecond, as configured, and never less than allowed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The scenarios of Delta's own suites, told through delta-spark on one clock for both."""
+"""The scenarios of Delta's own suites on tables by delta-spark, with one clock for both."""
 
 import importlib
 from pathlib import Path
@@ -18,7 +18,7 @@ DAYS = 7
 
 
 def data(story: Story, *, vectors: bool = False) -> int:
-    """How many data files, or vector files, are on the storage."""
+    """The number of data files, or of deletion vector files, on the storage."""
     kind = ".bin" if vectors else ".parquet"
     return sum(name.endswith(kind) for name in story.data_files())
 

@@ -1,4 +1,4 @@
-"""Real tables by other writers: our plan and that of delta-spark name the same files."""
+"""Real tables by other writers: delta-spark and we plan the same files."""
 
 import os
 from collections.abc import Callable
@@ -18,18 +18,18 @@ NAMES = sorted(path.parent.name for path in TABLES.glob("*/_delta_log"))
 EACH = [
     pytest.param(name, marks=[pytest.mark.long] if at % 3 else []) for at, name in enumerate(NAMES)
 ]
-"""All tables: every third one in the gate, the others in ``make stories``."""
+"""All tables: every third one in CI, the others in ``make stories``."""
 
 LONG_AGO = 1_600_000_000
 
 DIFFERENT: dict[str, str] = {}
-"""Tables that delta-spark refuses and we plan, and why that is right: none at present."""
+"""Tables that delta-spark refuses and we plan, each with the reason: none at present."""
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 
 def prepare(table: Path) -> None:
-    """Ages all files; side files of Hadoop go, those of cdc_ict_table do not fit its commits."""
+    """Age all files; delete Hadoop's checksums: those of cdc_ict_table do not match its commits."""
     for path in table.glob("_delta_log/.*.crc"):
         path.unlink()
     for path in table.rglob("*"):

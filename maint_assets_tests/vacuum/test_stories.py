@@ -1,6 +1,6 @@
 """Random stories of a table; at the end of each, delta-spark and we must plan the same deletion.
 
-Each run of the tests plays the same few, ``make stories N=2000`` other ones.
+Every test run plays the same few; ``make stories N=2000`` plays others.
 """
 
 import logging
@@ -36,13 +36,13 @@ logger = logging.getLogger(__name__)
 
 STORIES = int(os.environ.get("STORIES", "4"))
 EXECUTED_OF = 25
-"""One of so many stories is executed too: by us, and on a copy by delta-spark."""
+"""One story in this many is also executed: by us, and on a copy by delta-spark."""
 
 LOGGED_OF = 50
 
 RETENTION_DAYS = 7
 START_DAYS = 30.5
-"""No wait ends at the retention: both plans are made some seconds later than the story was."""
+"""Half a day, so that no wait ends exactly at the retention: the plans are made seconds later."""
 
 NAMES = st.sampled_from(["a", "b", "c d", "é%", "x=1", "_u", "#1", "p+q"])
 PARTITIONS = st.sampled_from(["1", "a b", "50%", "é/ü", None])
@@ -52,7 +52,7 @@ CHECKPOINTS = st.sampled_from([("classic", 1), ("classic", 3), ("v2-json", 2), (
 
 
 class Story(RuleBasedStateMachine):
-    """The vocabulary of a table's life, in days before now."""
+    """The steps of a table's life, in days before now."""
 
     spark: ClassVar[SparkSession]
     told: ClassVar[int] = 0
@@ -76,7 +76,7 @@ class Story(RuleBasedStateMachine):
 
     @rule(name=NAMES, value=PARTITIONS)
     def write(self, name: str, value: str | None) -> None:
-        """A file of a new name."""
+        """Write a file with a new name."""
         self.written += 1
         self.table.add(f"{name}{self.written}", partition={"p": value})
 
@@ -90,7 +90,7 @@ class Story(RuleBasedStateMachine):
     @precondition(lambda self: any(n < 2 for p, n in self.counts().items()))
     @rule(data=st.data())
     def delete_rows(self, data: st.DataObject) -> None:
-        """One row more of a file, by a deletion vector."""
+        """Delete one more row of a file by a deletion vector."""
         paths = sorted(path for path, count in self.counts().items() if count < 2)
         path = data.draw(st.sampled_from(paths))
         self.deleted[path] = self.deleted.get(path, 0) + 1
@@ -99,7 +99,7 @@ class Story(RuleBasedStateMachine):
     @precondition(lambda self: set(self.added) - set(self.table.live))
     @rule(data=st.data())
     def restore(self, data: st.DataObject) -> None:
-        """A removed file comes back as it was."""
+        """Add a removed file again as it was."""
         path = data.draw(st.sampled_from(sorted(set(self.added) - set(self.table.live))))
         self.table.commit([{"add": self.added[path]}], operation="RESTORE")
 
@@ -119,7 +119,7 @@ class Story(RuleBasedStateMachine):
 
     @invariant()
     def remember(self) -> None:
-        """What each version needs on the storage."""
+        """Remember the files that this version needs."""
         vectors = (vector_file(add.get("deletionVector")) for add in self.table.live.values())
         needed = {*map(unquote, self.table.live), *(file for file in vectors if file)}
         self.needed[self.table.version] = needed
@@ -128,7 +128,7 @@ class Story(RuleBasedStateMachine):
         return {path: self.deleted.get(path, 0) for path in self.table.live}
 
     def teardown(self) -> None:
-        """The end of the story: what may go now? Now and then it goes."""
+        """Compare the plans at the end of the story; execute some of them."""
         try:
             cutoff_ms = int(time.time() * 1000) - RETENTION_DAYS * DAY_MS  # noqa: TID251
             ours = planned(self.spark, self.path / "t", cutoff_ms=cutoff_ms)
@@ -145,7 +145,7 @@ class Story(RuleBasedStateMachine):
             shutil.rmtree(self.path)
 
     def execute(self, goes: set[str]) -> None:
-        """Both vacuums executed leave the same files, so the same versions can be read."""
+        """Both vacuums leave the same files, so the same versions can be read."""
         mine, theirs = self.path / "t", self.path / "theirs"
         shutil.copytree(mine, theirs)
         before = files_of(mine)
@@ -161,13 +161,13 @@ class Story(RuleBasedStateMachine):
 
 
 def files_of(path: Path) -> set[str]:
-    """Every file but those of the log."""
+    """All files except those of the log."""
     found = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
     return {str(file) for file in found if file.parts[0] != "_delta_log"}
 
 
 def vector_file(vector: Action | None) -> str | None:
-    """Where a deletion vector of the builder lies."""
+    """The path of a deletion vector that the builder wrote."""
     if vector is None:
         return None
     return file_path(vector["storageType"], vector["pathOrInlineDv"], TableRoot.of("/t"))

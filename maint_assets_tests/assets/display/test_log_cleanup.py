@@ -1,4 +1,4 @@
-"""What people read of a log cleanup: each stop reason, the versions that end, short lines."""
+"""The display of a log cleanup: each stop reason, the versions that are lost, short lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from maint_assets.assets.stages.log_cleanup import ExpiredLogsSummary
 from maint_assets.log_cleanup.plan import STOP_REASONS, LogCleanupPlan
 
 DAGSTER_SHOWS = 1_000
-"""Characters of Markdown; longer ones the UI hides behind a click."""
+"""Characters of Markdown that the UI shows; it hides longer texts behind a click."""
 
 PLAN = LogCleanupPlan(
     table="/lake/orders",

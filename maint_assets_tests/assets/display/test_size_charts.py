@@ -1,4 +1,4 @@
-"""Pictures in the UI are SVG in Markdown that a browser can draw."""
+"""The charts in the UI are SVG in Markdown that a browser can draw."""
 
 import re
 from urllib.parse import unquote
@@ -11,7 +11,7 @@ NAMES = ("before", "after")
 
 
 def texts(markdown: str) -> list[str]:
-    """The words of the picture."""
+    """The texts in the chart."""
     match = re.fullmatch(r"!\[.+\]\(<data:image/svg\+xml,([^<>#&\"]+)>\)", markdown)
     assert match is not None
     root = ET.fromstring(unquote(match[1]))
@@ -36,7 +36,7 @@ def test_a_table_without_files_has_a_picture() -> None:
 
 
 def test_a_picture_of_all_sizes_is_short_enough_to_be_shown_at_once() -> None:
-    """Dagster shows a link in place of longer texts."""
+    """Dagster shows a link instead of longer texts."""
     before = {name: 1_234 for name, _ in SIZE_BUCKETS}
 
     found = size_histogram(

@@ -1,4 +1,4 @@
-"""Random tables by delta-spark: types, values, features and properties that checkpoints keep."""
+"""Random tables by delta-spark: types, values, features and properties kept in checkpoints."""
 
 from pathlib import Path
 from random import Random
@@ -46,7 +46,7 @@ NAMES = ("a", "b c", "d.e", "f", "Ä", "g-h", "i", "j")
 
 
 def random_table(spark: SparkSession, path: Path, rng: Random) -> None:
-    """A table at a path with commits of many kinds, and no checkpoint."""
+    """Make a table with commits of many kinds and no checkpoint."""
     mapped = rng.random() < 0.5
     names = list(NAMES if mapped else ("a", "b", "d", "f", "Ä", "g", "i", "j"))
     kinds = {"id": "BIGINT"}
@@ -65,7 +65,7 @@ def random_table(spark: SparkSession, path: Path, rng: Random) -> None:
 
 
 def _layout(rng: Random, kinds: dict[str, str]) -> tuple[list[str], str]:
-    """Partition columns, and the clause that names them, or those of a clustering."""
+    """The partition columns, and the clause for them or for a clustering."""
     plain = [name for name, kind in kinds.items() if kind in VALUES and name != "id"]
     if plain and rng.random() < 0.6:
         some = rng.sample(plain, min(len(plain), rng.randint(1, 2)))

@@ -1,6 +1,6 @@
-"""Our checkpoint of random tables beside delta-spark's own of the same version, value by value.
+"""Our checkpoints of random tables against delta-spark's of the same version, value by value.
 
-CI plays one of them; SEEDS=100 and the marker ``long`` play more.
+CI plays one table; SEEDS=100 and the marker ``long`` play more.
 """
 
 import os
@@ -22,11 +22,11 @@ from maint_assets_tests.oracles.delta_spark import table as quoted
 
 SEEDS = int(os.environ.get("SEEDS", "12"))
 NAMES, MOMENTS = 24, 27
-"""Names beyond ASCII, moments as partition values."""
+"""Seeds of tables with non-ASCII names, and with timestamps as partition values."""
 
 PARSED = "partitionValues_parsed"
 NO_ONE_MEANING = {"timestamp", "binary"}
-"""Types of partition values whose text a zone or escapes give a meaning: ours are not parsed."""
+"""Types of partition values whose text depends on a time zone or escapes: ours are not parsed."""
 
 NAMES_OF_FILES = {"sidecar", "checkpointMetadata"}
 
@@ -54,7 +54,7 @@ def test_every_action_is_that_of_deltas_own_and_both_are_what_the_commits_make(
 
 
 def actions(spark: SparkSession, path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The actions of the table's one checkpoint by kind, as Spark reads them."""
+    """The actions of the table's only checkpoint by kind, as Spark reads them."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     place = path / "_delta_log"
     for file in (*place.glob("0*.checkpoint*"), *place.glob("_sidecars/*.parquet")):
@@ -74,7 +74,7 @@ def partitioned_by(spark: SparkSession, path: Path) -> set[str]:
 
 
 def texts(rows: list[dict[str, Any]], *, without: str | None = None) -> list[str]:
-    """Actions as texts: a NaN is like another."""
+    """Actions as text, so that NaN equals NaN."""
     return sorted(
         repr(sorted((name, value) for name, value in row.items() if name != without))
         for row in rows

@@ -1,7 +1,7 @@
-"""Checkpoints of ours beside Delta's own: the same hint, and readers find the same in both.
+"""Our checkpoints against Delta's own: the same hint, and readers read the same from both.
 
-deltalake (1.6.6) is built on delta-kernel-rs and stands for Kernel here. It is held to what the
-commits say, as in Delta's own V2 checkpoint without texts it found no statistics.
+deltalake (1.6.6) is built on delta-kernel-rs and stands for Kernel here. It is compared with
+the commits, as it found no statistics in Delta's own V2 checkpoint without texts.
 """
 
 import json
@@ -60,12 +60,12 @@ FORMS = {
     for struct in (True, False)
 }
 EACH_TIME = {"v2, no text, parsed"}
-"""What CI looks at; the rest is ``make stories``."""
+"""What CI runs; the others run in ``make stories``."""
 
 
 @pytest.fixture(scope="module")
 def everything(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Columns mapped, vectors, rows tracked (a domain), partitions of all kinds, an application."""
+    """Column mapping, deletion vectors, row tracking (a domain), partitions of all types, a txn."""
     path = tmp_path_factory.mktemp("everything") / "t"
     for statement in STATEMENTS:
         spark.sql(statement.format(t=quoted(path))).collect()
@@ -73,7 +73,7 @@ def everything(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def twins(spark: SparkSession, table: Path, folder: Path, properties: dict[str, str]) -> list[Path]:
-    """Two copies of a table with these properties: with our checkpoint, and with Delta's own."""
+    """Two copies of a table with these properties: one with our checkpoint, one with Delta's."""
     ours = shutil.copytree(table, folder / "ours")
     stored = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
     spark.sql(f"ALTER TABLE {quoted(ours)} SET TBLPROPERTIES ({stored})").collect()
@@ -104,7 +104,7 @@ def test_readers_find_in_ours_what_they_find_in_deltas_own(
 
 
 def found_by_kernel(path: Path, *, stats: bool) -> list[str]:
-    """The live files with partition values and, if asked, statistics, a line each."""
+    """The live files with partition values and, with ``stats``, statistics; one line per file."""
     rows = DeltaTable(path).get_add_actions(flatten=True)
     about = ("min.", "max.", "null_count.", "num_records")
     names = sorted(name for name in rows.schema.names if stats or not name.startswith(about))
@@ -141,7 +141,7 @@ def test_parsed_values_of_odd_names_are_deltas_own(spark: SparkSession, tmp_path
 
 
 def adds(spark: SparkSession, path: Path) -> list[dict[str, Any]]:
-    """The adds of a table's single-file checkpoint as Spark reads them."""
+    """The adds of a table's single-file checkpoint, as Spark reads them."""
     file = next((path / "_delta_log").glob("0*.checkpoint.parquet"))
     rows = spark.read.parquet(str(file)).where("add is not null").collect()
     return sorted((row.add.asDict(recursive=True) for row in rows), key=lambda add: add["path"])
@@ -164,21 +164,21 @@ def test_hint_is_deltas_own_and_delta_takes_it(
 
 
 def shape(value: Any) -> Any:
-    """The members of objects, at any depth, but for values and columns of schemas."""
+    """The keys of objects at any depth, without values and without columns of schemas."""
     if isinstance(value, dict):
         return {key: key == "checkpointSchema" or shape(value[key]) for key in value}
     return sorted(map(repr, map(shape, value))) if isinstance(value, list) else type(value)
 
 
 def in_order(schema: Any) -> Any:
-    """A schema with its fields by name: their order means nothing to readers."""
+    """A schema with its fields sorted by name: readers ignore their order."""
     if isinstance(schema, list):
         return sorted(map(in_order, schema), key=lambda field: field["name"])
     return {k: in_order(v) for k, v in schema.items()} if isinstance(schema, dict) else schema
 
 
 def taken(spark: SparkSession, path: Path) -> int:
-    """The number of actions by the hint, -1 where Delta refuses it."""
+    """The number of actions in the hint as Delta reads it; -1 if Delta refuses it."""
     return log(spark, path).readLastCheckpointFile().get().size()
 
 
@@ -316,7 +316,7 @@ KILLED = {
     "checkpoint in place": ("classic", False),
     "hint copied": ("v2", False),
 }
-"""Where the command is killed: the policy, and whether the next one has to make a checkpoint."""
+"""Where the command is killed: the policy, and whether the next run has to write a checkpoint."""
 
 
 @pytest.mark.long

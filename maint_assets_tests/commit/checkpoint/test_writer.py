@@ -1,4 +1,4 @@
-"""Checkpoints of ours: delta-spark and delta-rs find in them all that the commits said."""
+"""Our checkpoints: delta-spark and delta-rs read from them all that the commits contain."""
 
 import errno
 import json
@@ -132,7 +132,7 @@ def test_footers_hold_no_bounds_of_typed_floating_point_numbers(
 def test_footers_hold_no_bounds_of_leaves_whose_dotted_paths_are_the_same(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Arrow knows leaves by dotted paths: those of one number would be written for both."""
+    """Arrow finds leaf columns by dotted paths: bounds of one would be written for both."""
     path = tmp_path / "t"
     spark.sql(
         f"CREATE TABLE delta.`{path}` (id INT, `a.b` DOUBLE, a STRUCT<b: INT>) USING delta "
@@ -209,7 +209,7 @@ def test_checkpoint_that_readers_see_differently_is_not_carried_on(
 
 
 def by_way(monkeypatch: pytest.MonkeyPatch, way: str, *, tail: Path) -> None:
-    """Makes the replay take a way: ``tail`` are the commits after the checkpoint."""
+    """Make the replay go ``way``; ``tail`` is the commit after the checkpoint."""
     monkeypatch.setattr(live_adds, "SMALL_LOG_BYTES", 1 << 30 if way == "one task" else -1)
     size = tail.stat().st_size
     monkeypatch.setattr(live_adds, "BUCKET_BYTES", size - 1 if way == "buckets" else size)
@@ -403,7 +403,7 @@ def test_file_of_which_the_link_is_answered_wrongly_is_ours(
 
 
 class MisledLinks:
-    """A network file system that makes a link, loses its answer, and answers otherwise."""
+    """A network file system that makes a link, loses its response, and returns an error."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, errors: list[OSError]) -> None:
         self.link, self.errors, self.made = os.link, errors, 0

@@ -1,4 +1,4 @@
-"""Checkpoints that we write: tables to write them of, and what readers find in them."""
+"""Checkpoints that we write: tables for them, and what readers read from them."""
 
 import json
 import shutil
@@ -36,12 +36,12 @@ def written(
 
 
 def without_commits(table: Path, version: int) -> Path:
-    """A copy of a table in which the checkpoint of a version is the only way to it."""
+    """A copy of a table that can be read at a version only through its checkpoint."""
     copy = shutil.copytree(table, table.with_name(f"{table.name} alone"))
     for old in range(version):
         for suffix in ("json", "crc"):
             (copy / f"_delta_log/{old:020}.{suffix}").unlink(missing_ok=True)
-    # The checksum may hold all files, too: Delta must not take them from there.
+    # The checksum may contain all files too: Delta must not read them from there.
     (copy / f"_delta_log/{version:020}.crc").unlink(missing_ok=True)
     return copy
 
@@ -53,12 +53,12 @@ def hint(path: Path) -> dict[str, Any]:
 
 
 def log(spark: SparkSession, path: Path) -> Any:
-    """Delta's log of a table, at the time of its newest version."""
+    """Delta's log of a table, as of its newest version."""
     return delta_spark.log_at(spark, path, delta_spark.clock_at(spark, head_of(path).timestamp_ms))
 
 
 def state(spark: SparkSession, path: Path) -> dict[str, list[str]]:
-    """Delta's state of a table, in the JSON of its actions."""
+    """Delta's state of a table, as the JSON of its actions."""
     snapshot = log(spark, path).unsafeVolatileSnapshot()
     found: dict[str, list[str]] = {}
     for name in ("allFiles", "tombstones"):
@@ -72,9 +72,9 @@ def state(spark: SparkSession, path: Path) -> dict[str, list[str]]:
 
 
 def compared(found: Mapping[str, list[str]]) -> dict[str, list[Any]]:
-    """Actions with statistics as values, as parsed ones are spelled anew.
+    """Actions with statistics as values, since parsed ones are serialised again.
 
-    Delta's own checkpoints, too, leave tags and statistics of tombstones out.
+    Delta's own checkpoints also omit tags and statistics of tombstones.
     """
     actions = {name: [with_stats(json.loads(row)) for row in rows] for name, rows in found.items()}
     for remove in actions["tombstones"]:
@@ -89,7 +89,7 @@ def with_stats(action: dict[str, Any]) -> dict[str, Any]:
 
 
 def story(path: Path, **create: Any) -> TableBuilder:
-    """Tombstones of 9 and of 2 days, applications, and domains of which one is removed."""
+    """Tombstones of 9 and of 2 days, transactions, and domains, one of them removed."""
     table = TableBuilder(path).at(days_ago=10).create(**create).add("a", "b", "c")
     table.at(days_ago=9).remove("a").at(days_ago=2).remove("b").at(hours_ago=1)
     old, new = table.now_ms - 9 * DAY_MS, table.now_ms - DAY_MS

@@ -1,4 +1,4 @@
-"""Commits of rewrites: what others did first is kept, and never more is committed than holds."""
+"""Commits of rewrites: commits of other writers are kept, and lost bins are not committed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -221,7 +221,7 @@ def test_winner_that_changes_the_table_closes_the_door(tmp_path: Path, winner: s
 
 
 def racing(path: Path, monkeypatch: pytest.MonkeyPatch, *moves: Callable[[], object]) -> None:
-    """Each move is made by another writer right before one of our writes."""
+    """Let another writer make each move right before one of our writes."""
     left = list(moves)
 
     def put(location: Location, name: str, body: bytes) -> bool:

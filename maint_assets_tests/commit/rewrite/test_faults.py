@@ -1,4 +1,4 @@
-"""Commits of rewrites on storage that fails, on logs that changed, and when run again."""
+"""Commits of rewrites on failing storage, on changed logs, and when they are run again."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Metrics of a commit: Delta's own numbers."""
+"""Metrics of a commit: the same numbers as Delta's."""
 
 from maint_assets.commit.rewrite.metrics import operation_metrics
 from maint_assets.commit.rewrite.values import RewrittenBin

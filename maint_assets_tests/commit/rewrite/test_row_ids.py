@@ -1,4 +1,4 @@
-"""The mark of the row ids is found wherever the log keeps it."""
+"""The high-water mark of row ids is found wherever the log contains it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A batch that is not what it should be is never committed."""
+"""A batch that is not sound is never committed."""
 
 from collections.abc import Callable
 from pathlib import Path

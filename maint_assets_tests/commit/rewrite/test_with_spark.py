@@ -1,4 +1,4 @@
-"""Commits of rewrites as Delta's own implementation sees them, reads them and goes on."""
+"""Commits of rewrites through Delta's own implementation: it reads them and continues."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_delta_reads_the_commit_and_goes_on(spark: SparkSession, tmp_path: Path)
 
 
 def _streamed(spark: SparkSession, path: Path, *, since: int) -> int:
-    """How many rows a stream gets from the versions since then."""
+    """The number of rows that a stream receives from the versions from ``since`` on."""
     source = spark.readStream.format("delta").option("startingVersion", str(since))
     sink = source.load(str(path)).writeStream.format("noop").trigger(availableNow=True)
     query = sink.option("checkpointLocation", str(path / "_stream")).start()

@@ -1,4 +1,4 @@
-"""The columns in which new files are written."""
+"""The physical columns in which new files are written."""
 
 import pickle
 from pathlib import Path

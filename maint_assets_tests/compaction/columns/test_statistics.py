@@ -1,4 +1,4 @@
-"""Statistics of a file from its batches: unit by unit, and beside delta-spark's own."""
+"""Statistics of a file from its batches: type by type, and against those of delta-spark."""
 
 import json
 import math
@@ -32,7 +32,7 @@ def _struct(columns: Mapping[str, Type]) -> Struct:
 
 
 def found(type_: Type, arrow: pa.DataType, *batches: list[Any]) -> tuple[Any, Any, int]:
-    """Minimum, maximum (None for none) and null count of one column in these batches."""
+    """The minimum and maximum (None if absent) and null count of one column over these batches."""
     statistics = FileStatistics(table_schema({"c": type_}), TableProperties(), tight_bounds=False)
     for values in batches:
         statistics.add(pa.record_batch({"c": pa.array(values, arrow)}))
@@ -213,7 +213,7 @@ def test_statistics_are_those_of_delta_spark(
 
 
 def without_booleans(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """What delta-spark writes of it: no bounds of booleans, which deltalake needs."""
+    """The bounds as delta-spark writes them: without those of booleans, which deltalake needs."""
     return {
         name: without_booleans(value) if isinstance(value, dict) else value
         for name, value in tree.items()
@@ -239,7 +239,7 @@ def test_timestamps_are_the_same_instants_whatever_the_zone_of_the_writer(
 
 
 def _theirs_and_ours(table: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The statistics of the only file, from the log and from the rows in two batches."""
+    """The statistics of the only file: from the log, and ours from its rows in two batches."""
     log = (table / "_delta_log" / f"{0:020}.json").read_bytes()
     parsed = list(actions(log, table="t", file="0.json"))
     add, metadata, protocol = (_only(parsed, kind) for kind in ("add", "metaData", "protocol"))
@@ -260,7 +260,7 @@ def _only(parsed: list[Action], kind: str) -> Any:
 
 
 def _read(text: str, schema: TableSchema) -> dict[str, Any]:
-    """Numbers as readers take them: exact, but for FLOAT, which has 32 bits."""
+    """The statistics with numbers as readers read them: exact, but FLOAT in 32 bits."""
     read = json.loads(text, parse_float=DecimalNumber)
     for bounds in (read.get("minValues", {}), read.get("maxValues", {})):
         for field in schema.data.fields:

@@ -1,4 +1,4 @@
-"""Files of old writers: settings of Spark with which it writes them, and what they hold."""
+"""Files of old writers: the Spark settings that write such files, and their content."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ LEGACY = {
     "spark.sql.parquet.int96RebaseModeInWrite": "LEGACY",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
 }
-"""A session that writes as Spark 2 did."""
+"""Settings of a session that writes as Spark 2 did."""
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
 
 
 def texts(spark: SparkSession, path: Path, *extra: str) -> list[str]:
-    """The rows as Delta reads them, as text: Python's calendar is not asked."""
+    """The rows as Delta reads them, as text, so that Python's calendar plays no part."""
     delta_spark.forget(spark)
     found = spark.read.format("delta").load(str(path))
     return sorted(map(str, found.selectExpr("to_json(struct(*)) AS row", *extra).collect()))
@@ -45,7 +45,7 @@ def texts(spark: SparkSession, path: Path, *extra: str) -> list[str]:
 def file_of(
     path: Path, name: str, columns: pa.Table, *, footer: dict[str, str], **options: Any
 ) -> dict[str, Any]:
-    """The add of a file that another writer made."""
+    """Write a file as another writer would, and return its add."""
     pq.write_table(columns.replace_schema_metadata(footer), path / name, **options)
     stats = json.dumps({"numRecords": len(columns)})
     size = (path / name).stat().st_size
@@ -58,4 +58,4 @@ def file_of(
 
 
 UNTOLD = {"org.apache.spark.sql.parquet.row.metadata": "{}"}
-"""The footer of Spark before 2.4.1: its version, and so its calendar, are not in it."""
+"""A footer of Spark before 2.4.1: without its version, and so without the calendar."""

@@ -1,4 +1,4 @@
-"""What Arrow would not keep is rewritten by Spark: the same rows to Delta, and life goes on."""
+"""Files that Arrow would change are rewritten by Spark: the same rows, and a usable table."""
 
 import datetime as dt
 import json
@@ -30,7 +30,7 @@ OLD = ("0001-01-01", "1200-02-29", "1582-10-04", "1582-10-15", "1899-12-31", "20
 
 
 def rows_of_old_days(first: int) -> str:
-    """Rows with days and moments of all ages, some null."""
+    """Rows with dates and timestamps of all ages, some null."""
     values = ", ".join(
         f"({first + at}, DATE'{day}', TIMESTAMP'{day} 01:02:03.456789', "
         f"TIMESTAMP_NTZ'{day} 01:02:03', 'n{at}', {at}.5, "
@@ -84,7 +84,7 @@ TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "new columns": ("", ("ALTER TABLE {t} ADD COLUMNS (more INT, s.more STRING)",)),
 }
 EACH_TIME = {"deletion vectors"}
-"""What CI looks at; the rest is ``make stories``."""
+"""What CI runs; the others run in ``make stories``."""
 
 
 @pytest.mark.parametrize("name", ["__maint_assets_bin", "__MAINT_assets_values"])
@@ -142,7 +142,7 @@ def test_old_calendars_are_rewritten_by_spark(
 def test_columns_that_only_case_tells_apart_keep_their_values(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
-    """delta-spark and deltalake refuse such a table; whoever made it has a reader."""
+    """delta-spark and deltalake refuse such a table, but its writer may have a reader."""
     table = TableBuilder(tmp_path / "t").create(fields={"id": "long", "day": "date", "Day": "date"})
     for at in range(2):
         with settings(spark, {"spark.sql.caseSensitive": "true", **LEGACY}):
@@ -272,7 +272,7 @@ def test_days_of_an_unknown_calendar_are_kept_where_it_makes_no_difference(
 ) -> None:
     table = TableBuilder(tmp_path).create(fields={"id": "long", "day": "date"})
     table.commit([file_of(tmp_path, "1.parquet", days(oldest, 5), footer=UNTOLD)])
-    # Of no Spark: such days are ISO's, in the same bin too.
+    # Not written by Spark: its days are of the ISO calendar, although in the same bin.
     table.commit([file_of(tmp_path, "2.parquet", days(-700_000, 6), footer={})])
     before, on_disk = texts(spark, tmp_path), set(tmp_path.rglob("*"))
 
@@ -367,7 +367,7 @@ def test_a_page_with_a_wrong_checksum_is_not_rewritten(
 def test_text_that_sparks_fast_reader_garbles_is_kept(
     tmp_path: Path, spark: SparkSession, compacting: Compacting
 ) -> None:
-    """Spark 4.2 misreads its own pages of version 2 without codec, unless it checks sums."""
+    """Spark 4.2 misreads its own uncompressed pages of version 2, unless it verifies checksums."""
     path = tmp_path / "t"
     with settings(spark, LEGACY):
         for first in (0, 5):

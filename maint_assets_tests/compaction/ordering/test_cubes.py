@@ -1,4 +1,4 @@
-"""Which files are ordered together: what is new, and what of the old is worth it."""
+"""Which files are ordered together: the new ones, and those old ones that are worth it."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def in_cube(path: str, cube: str, size: int = 10, of: Ordering = Z_ORDER, **more
 def planned(
     adds: list[dict[str, Any]], ordering: Ordering = Z_ORDER, *parts: Field, **selection: Any
 ) -> tuple[list[list[str]], dict[str, str], set[str]]:
-    """Paths by bin, the reason of each path, the paths of bins that are ordered."""
+    """The paths of each bin, the reason of each path, and the paths in bins that are ordered."""
     asked = Selection(**selection)
     arrays = [
         pa.array([each["path"] for each in adds], pa.string()),

@@ -1,4 +1,4 @@
-"""Curves: the values that Delta gives (measured with its jar), and what makes a curve one."""
+"""Curves: the values that Delta computes (measured with its jar), and properties of a curve."""
 
 from itertools import pairwise
 
@@ -77,7 +77,7 @@ def test_lookups_read_fewer_files_than_on_deltas_z_curve(columns: int, files: in
 
 
 def lookups(ranks: list[Keys], keys: Keys, files: int) -> float:
-    """How many files a value of a column is in, on average, if rows are cut along their keys."""
+    """The mean number of files that contain a value, if rows are cut along their keys."""
     order, found = np.argsort(keys), []
     for column in ranks:
         parts = np.array_split(column[order], files)

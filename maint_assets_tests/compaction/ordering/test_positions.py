@@ -1,4 +1,4 @@
-"""Positions of rows: by ranges of a sample, whatever the type, nulls and ties included."""
+"""Positions of rows: by ranges of a sample, for every type, including nulls and ties."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -18,7 +18,7 @@ def order(*columns: str) -> Ordering:
 
 
 def in_order(rows: pa.Table, *columns: str) -> list[dict[str, Any]]:
-    """The rows by position, all of them as the sample."""
+    """The rows in order of their positions, with all of them as the sample."""
     (batch,) = rows.combine_chunks().to_batches()
     positions = Positions.of(rows, order(*columns))
     ties = mixed(1, np.arange(rows.num_rows))

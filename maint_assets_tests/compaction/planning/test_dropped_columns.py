@@ -1,4 +1,4 @@
-"""A purge takes the files that hold dropped columns, as Delta's REORG does, and ends there."""
+"""A purge rewrites the files with dropped columns, as Delta's REORG does, and only once."""
 
 import shutil
 from pathlib import Path
@@ -135,7 +135,7 @@ def test_the_files_of_deltas_own_purge_are_taken(
     for name in dropped:
         spark.sql(DROPS[name].format(t=t))
     spark.sql(f"ALTER TABLE {t} RENAME COLUMN name TO label")
-    if "secret-column" in dropped:  # another one of the same name is none of the old files
+    if "secret-column" in dropped:  # a new column of that name is not in the old files
         spark.sql(f"ALTER TABLE {t} ADD COLUMN secret STRING")
     spark.sql(f"INSERT INTO {t} (id, label, p) VALUES (100, 'whole', 1)")
     before, live = delta_spark.rows(spark, path), delta_spark.active_files(spark, path)

@@ -1,4 +1,4 @@
-"""Bins: what is rewritten together, what stays, and that planning comes to an end."""
+"""Bins: which files are rewritten together, which are kept, and that planning ends."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ def planned(
     bad: str = "",
     **selection: Any,
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Paths by bin, and the reason of each path; a rewrite of ``bad`` ones promises little."""
+    """The paths of each bin, the reason of each path; bins with ``bad`` files promise little."""
     sizes: dict[str, Any] = {"target_bytes": 100, "min_bytes": 50}
     asked = Selection(**(sizes | selection))
     arrays = [
@@ -114,7 +114,7 @@ def test_the_third_run_is_empty_however_much_files_shrink(
 
 
 def rewritten(files: list[tuple[int, int]], ratios: Iterator[float]) -> list[tuple[int, int]]:
-    """Sizes and rewrites of small files after a run; new files come behind all others."""
+    """Sizes and numbers of rewrites of the small files after a run; new files come last."""
     sizes, rewrites = [size for size, _ in files], [many for _, many in files]
     alone = [False] * len(files)
     numbers = packed_bins(sizes, target=100, alone=alone, whole=50, rewrites=rewrites)

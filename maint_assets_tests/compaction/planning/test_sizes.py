@@ -1,4 +1,4 @@
-"""Which files are rewritten by their size and their deleted rows, and that this ends."""
+"""Which files are rewritten for their size and deleted rows, and that repeated runs end."""
 
 import base64
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def test_a_second_run_finds_nothing_where_a_partition_had_several_bins(
 
 
 def noise(path: Path, sizes: dict[str, int]) -> dict[str, int]:
-    """A table of one file of one row per name, of about that many bytes; the sizes in the log."""
+    """Make a table with one file of one row per name, of about that size; the sizes in the log."""
     table, random = TableBuilder(path).create(), Random(1)
     for name, size in sizes.items():
         text = base64.b85encode(random.randbytes(size)).decode()
@@ -77,7 +77,7 @@ def test_bins_hold_files_as_they_were_added_and_those_of_delta_spark_by_size(
 def test_two_files_of_200_megabytes_are_merged_by_delta_spark_alone(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
-    """By their sizes in the log: the files themselves are small."""
+    """200 megabytes by the log; the files themselves are small."""
     for name in ("ours", "spark", "rs"):
         table = TableBuilder(tmp_path / name).create()
         table.add("a", size=200_000_000).add("b", size=200_000_000)
@@ -98,7 +98,7 @@ def test_large_files_do_not_part_small_ones_as_they_do_for_delta_rs() -> None:
 
 
 REPEATED = base64.b85encode(Random(7).randbytes(16_000)).decode()
-"""Text that takes as much room in a file of one row as in a file of many."""
+"""Text that takes as much space in a file of one row as in a file of many."""
 
 
 def same_text(path: Path, files: int) -> None:
@@ -112,7 +112,7 @@ def size_of_one(path: Path) -> int:
 
 
 def runs_until_nothing_changes(path: Path, run: Callable[[], Any]) -> list[int]:
-    """How many files live before the first run and after each, but for the run that did nothing."""
+    """The number of live files before the first run and after each run that committed."""
     found = [len(live(path))]
     for _ in range(8):
         version = DeltaTable(path).version()

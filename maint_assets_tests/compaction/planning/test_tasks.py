@@ -1,4 +1,4 @@
-"""How much of a plan one task takes."""
+"""The share of a plan that one task takes."""
 
 import pytest
 

@@ -42,7 +42,7 @@ ALL_TYPES = """
 
 
 def holding(path: Path, columns: pa.Table, schema: Any, **fields: Any) -> Opened:
-    """One file with these columns, as one of a table of that schema."""
+    """Write one file with these columns, and open it as a file of a table with that schema."""
     pq.write_table(columns, path / "f", row_group_size=4)
     target = schema if isinstance(schema, FileSchema) else FileSchema.of(schema)
     add = Add("f", (path / "f").stat().st_size, **fields)
@@ -558,7 +558,7 @@ def test_files_by_delta_rs_have_the_rows_that_it_reads(tmp_path: Path) -> None:
 
 @pytest.mark.oracle
 class TestAgainstDeltaSpark:
-    """Ours equals what delta-spark reads, after what it did to a table."""
+    """We read the same rows as delta-spark after its statements on a table."""
 
     @pytest.fixture
     def run(self, spark: SparkSession, tmp_path: Path) -> Any:

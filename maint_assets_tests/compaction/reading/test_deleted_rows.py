@@ -1,4 +1,4 @@
-"""The rows that a deletion vector takes away, wherever it is kept; damaged ones are refused."""
+"""The rows that a deletion vector marks, wherever it is stored; damaged ones are refused."""
 
 import pickle
 import struct

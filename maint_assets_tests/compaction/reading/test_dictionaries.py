@@ -1,4 +1,4 @@
-"""Text that is held as dictionaries on its way: the same rows, statistics and bounds of memory."""
+"""Text read and written as dictionaries: the same rows, statistics and memory limits."""
 
 import json
 import random
@@ -34,7 +34,7 @@ SCHEMA = pa.schema({"id": pa.int64(), "cat": pa.string(), "raw": pa.binary(), "f
 
 
 def text_of(values: Sequence[str | None], *, start: int = 0) -> pa.Table:
-    """Rows with these texts in a column of few values, the same as bytes, and as unique text."""
+    """Rows with these texts in a column of few values, also as bytes, and within unique texts."""
     return pa.table(
         {
             "id": range(start, start + len(values)),
@@ -47,7 +47,7 @@ def text_of(values: Sequence[str | None], *, start: int = 0) -> pa.Table:
 
 
 def table_of(path: Path, *files: pa.Table, **how: Any) -> TableBuilder:
-    """A table of data files with these rows."""
+    """A table with one data file for each of these tables of rows."""
     table = TableBuilder(path).create(fields=FIELDS)
     for number, rows in enumerate(files):
         pq.write_table(rows, path / f"{number}.parquet", **how)
@@ -56,7 +56,7 @@ def table_of(path: Path, *files: pa.Table, **how: Any) -> TableBuilder:
 
 
 def tell(table: TableBuilder, name: str, *, rows: int) -> None:
-    """A commit that adds a file as it lies there."""
+    """Commit the add of a file that is already in place."""
     add = table.added("any.parquet", stats=json.dumps({"numRecords": rows}))["add"]
     (table.path / "any.parquet").unlink()
     size = (table.path / name).stat().st_size
@@ -64,7 +64,7 @@ def tell(table: TableBuilder, name: str, *, rows: int) -> None:
 
 
 def shared(path: Path) -> tuple[str, ...]:
-    """The columns that all live files of a table hold as dictionaries."""
+    """The columns that are dictionary-encoded in all live files of a table."""
     head = head_of(path)
     files = [partial(data_file, head.location, add) for add in live(path).values()]
     return shared_dictionaries(files, rewriting(head).files)
@@ -82,23 +82,23 @@ def opened(path: Path) -> list[pa.RecordBatch]:
 
 
 def rewritten(path: Path, how: Rewriting) -> tuple[pq.ParquetFile, dict[str, Any]]:
-    """The new file of all live rows of a table, and its statistics."""
+    """Rewrite all live rows of a table; the new file and its statistics."""
     output, _ = arrow._output(list(live(path).values()), how)
     assert output is not None and output.stats is not None
     return pq.ParquetFile(path / output.path), json.loads(output.stats)
 
 
 def plainly(path: Path, how: Rewriting) -> tuple[pq.ParquetFile, dict[str, Any]]:
-    """The same without dictionaries."""
+    """The same, read and written without dictionaries."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data_files, "shared_dictionaries", lambda *_: ())
         return rewritten(path, how)
 
 
 def refuse_difference(path: Path, *, groups: bool = True) -> pq.ParquetFile:
-    """The new file of a table, after it was found to be as one that never saw a dictionary.
+    """Assert that the new file equals one written without dictionaries, and return it.
 
-    Its row groups are the same too, or not if batches end otherwise.
+    ``groups`` compares the row groups too; they differ if batches end at other rows.
     """
     how = rewriting(head_of(path))
     expected, statistics = plainly(path, how)
@@ -269,7 +269,7 @@ def test_random_files_come_out_as_without_dictionaries(
             *files,
             row_group_size=chance.choice([100, 1_000]),
             compression=chance.choice(["snappy", "zstd"]),
-            # Small ones: pages of indices come first, then some of plain text.
+            # Small pages: those of indices come first, then some of plain text.
             dictionary_pagesize_limit=chance.choice([64, 500, 1 << 20]),
             write_batch_size=chance.choice([16, 1_024]),
             data_page_size=chance.choice([64, 1 << 20]),
@@ -283,12 +283,12 @@ def test_random_files_come_out_as_without_dictionaries(
 
 
 def twice_in_its_dictionary(path: Path, created_by: bytes) -> list[str]:
-    """Makes a data file in whose dictionary a value stands twice; the rows it holds."""
+    """Make a data file with a duplicate value in its dictionary; return the values it holds."""
     own = pq.read_metadata(path).created_by.encode()
     rows = text_of(["1first", "2other", "3third"] * 3_000)
     pq.write_table(rows, path, compression="none", use_dictionary=True)
     data = path.read_bytes()
-    # Entries of a dictionary follow their length; statistics hold the values too.
+    # Each dictionary entry follows its length; statistics contain the values too.
     assert b"\x06\0\0\x002other" in data
     data = data.replace(b"\x06\0\0\x002other", b"\x06\0\0\x001first", 2)
     path.write_bytes(data.replace(own, created_by.ljust(len(own))))
@@ -310,7 +310,7 @@ def test_a_dictionary_that_holds_a_value_twice_is_not_read_as_one(tmp_path: Path
 
 
 def held(values: Sequence[str | None]) -> pa.RecordBatch:
-    """Rows whose two columns of few values hold dictionaries."""
+    """Rows whose two columns of few values are dictionary arrays."""
     rows = text_of(values)
     for name in ("cat", "raw"):
         at = rows.schema.get_field_index(name)

@@ -1,4 +1,4 @@
-"""Files that Arrow would read otherwise than Spark are found by their footers."""
+"""Files that Arrow would read differently from Spark are recognised by their footers."""
 
 import re
 from pathlib import Path

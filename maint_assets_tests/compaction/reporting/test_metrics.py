@@ -1,4 +1,4 @@
-"""The metrics of a compaction beside those of delta-spark's OPTIMIZE on a copy of the table."""
+"""The metrics of a compaction against those of delta-spark's OPTIMIZE on a copy of the table."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from maint_assets_tests.support.chain import Chain, set_clock
 from maint_assets_tests.support.rewriting import live
 
 AS_DELTA = {"min_file_size": "1GB", "target_file_size": "1GB"}
-"""Settings that select what Delta selects."""
+"""Settings that select the same files as Delta."""
 
 OF_NO_FILES = {"min": None, "max": None, "avg": 0.0, "totalFiles": 0, "totalSize": 0}
 
 
 def three_days(path: Path, **create: Any) -> TableBuilder:
-    """Three files a day of three days, one file of a fourth one."""
+    """Three files a day for three days, and one file on a fourth day."""
     table = TableBuilder(path).create(partition_columns=["day"], **create)
     for day in range(3):
         for file in range(3):
@@ -35,19 +35,19 @@ def three_days(path: Path, **create: Any) -> TableBuilder:
 
 
 def metrics(chain: Chain) -> dict[str, Any]:
-    """Those of a compaction as the command line shows them."""
+    """The metrics of a compaction as the command line shows them."""
     return chain.compact().json()["metrics"]
 
 
 def by_delta(spark: SparkSession, path: Path, where: str = "") -> dict[str, Any]:
-    """Those that delta-spark returns on the table itself."""
+    """The metrics that delta-spark's OPTIMIZE returns for the table itself."""
     delta_spark.forget(spark)
     found = spark.sql(f"OPTIMIZE {delta_spark.table(path)} {where}").collect()
     return found[0]["metrics"].asDict(recursive=True)
 
 
 def sizes(path: Path, *, version: int) -> list[int]:
-    """The sizes of the files that a commit added, on disk."""
+    """The sizes on disk of the files that a commit added."""
     text = (path / "_delta_log" / f"{version:020}.json").read_text(encoding="utf-8")
     adds = [json.loads(line).get("add") for line in text.splitlines()]
     return sorted((path / add["path"]).stat().st_size for add in adds if add)
@@ -58,7 +58,7 @@ def sizes(path: Path, *, version: int) -> list[int]:
 def test_numbers_are_those_of_delta(
     where: str | None, spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
-    """But for the sizes of the new files, which each writer makes, and for Delta's defects."""
+    """Except for the sizes of the new files, which depend on the writer, and Delta's defects."""
     table = three_days(tmp_path / "ours", features=["deletionVectors"])
     table.delete_rows("day=2026-01-01/1", 0, 3).delete_rows("day=2026-01-02/2", 1)
     shutil.copytree(table.path, tmp_path / "theirs")
@@ -110,7 +110,7 @@ def test_what_is_left_out_are_numbers_of_deltas_engine(
 def test_what_delta_tells_wrong_is_right(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
-    """Its times, and the columns with statistics: of three columns one is of partitions."""
+    """The times, and the columns with statistics: one of the three is a partition column."""
     table = three_days(tmp_path / "ours", configuration={"delta.dataSkippingNumIndexedCols": "-1"})
     shutil.copytree(table.path, tmp_path / "theirs")
     chain = compacting(table.path, now_ms=None, **AS_DELTA)
@@ -132,7 +132,7 @@ def test_what_delta_tells_wrong_is_right(
 def test_a_run_without_work_has_no_batch(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
-    """Delta tells of one, which no commit shows."""
+    """Delta reports one batch, although there is no commit."""
     table = TableBuilder(tmp_path).create().add("a")
 
     ours, theirs = metrics(compacting(tmp_path, **AS_DELTA)), by_delta(spark, tmp_path)
@@ -172,7 +172,7 @@ def _field(name: str) -> dict[str, Any]:
 
 
 def test_numbers_are_those_of_all_commits(tmp_path: Path, compacting: Compacting) -> None:
-    """A commit a bin, two bins of each day: a day is one partition all the same."""
+    """One commit per bin, two bins per day: a day still counts as one partition."""
     table = TableBuilder(tmp_path).create(partition_columns=["day"])
     for day in "12":
         table.add(*"abcd", partition={"day": day}, rows=50)
@@ -204,7 +204,7 @@ def test_one_partition_in_two_spellings_is_one(tmp_path: Path, compacting: Compa
 
 @pytest.fixture
 def interrupted(tmp_path: Path, compacting: Compacting) -> Callable[..., dict[str, Any]]:
-    """The metrics of three days, of which one lost a file and one cannot be read."""
+    """The metrics of three days: one lost a file since the plan, one has an unreadable file."""
 
     def run(**settings: Any) -> dict[str, Any]:
         table = three_days(tmp_path)

@@ -1,4 +1,4 @@
-"""Rows are compared before the commit: in which bins, and what a difference means."""
+"""Rows are compared before the commit: in which bins, and what happens on a difference."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Inject = Callable[[str], object]
 
 @pytest.fixture
 def inject() -> Iterator[Inject]:
-    """Puts a fault behind the writer of this process."""
+    """Inject faults into the writer of this process; they are removed after the test."""
     whole = arrow._output
     yield faults.inject
     arrow._output = whole
 
 
 def rewritten(path: Path, check: RowCheck) -> list[dict[str, Any]]:
-    """The ledger of the table's live files rewritten into one, in this process."""
+    """The ledger after the table's live files were rewritten into one in this process."""
     adds = [msgspec.json.encode(add).decode() for add in live(path).values()]
     columns = {
         "bin": ["b"] * len(adds),
@@ -187,7 +187,7 @@ def test_a_bin_of_which_no_row_lives_is_compared_too(
 def test_a_run_compares_and_tells_what_it_was_asked(
     extent: Any, tmp_path: Path, compacting: Compacting
 ) -> None:
-    """Three bins in a commit each: the sample is the same for all of them."""
+    """Three bins in separate commits: the sample is the same for all of them."""
     table = TableBuilder(tmp_path).create(partition_columns=["day"])
     for day in "123":
         table.add("a", "b", partition={"day": day})

@@ -1,4 +1,4 @@
-"""The hash of rows in any order: equal exactly for the same rows, whatever their types."""
+"""The hash of rows in any order: equal for the same rows only, of every type."""
 
 import io
 import math
@@ -37,7 +37,7 @@ SCHEMA = pa.schema([
     ("nested", pa.list_(ENTRY)),
     ("deep", pa.map_(pa.int32(), pa.list_(pa.list_(pa.bool_())))),
 ])
-"""Every type that a column of a table has in a file."""
+"""Every type that a table's column can have in a file."""
 
 
 def integers(bits: int) -> st.SearchStrategy[int]:
@@ -50,7 +50,7 @@ def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
 
 
 def values(kind: pa.DataType) -> st.SearchStrategy[Any]:
-    """Values of a type, nulls among them."""
+    """Values of a type, including nulls."""
     return st.none() | _values(kind)
 
 
@@ -107,7 +107,7 @@ def one(kind: pa.DataType, *column: Any) -> RowHash:
 
 
 def content(rows: pa.Table) -> Counter[str]:
-    """The rows as texts: NaN is itself there, and minus zero is not zero."""
+    """The rows as text: NaN equals NaN, and -0.0 differs from 0.0."""
     return Counter(map(repr, rows.to_pylist()))
 
 
@@ -226,7 +226,7 @@ def test_a_type_that_no_table_has_is_refused() -> None:
 
 
 def test_texts_that_repeat_have_the_hashes_that_they_have_alone() -> None:
-    """Texts that repeat are hashed once each: the way must not show."""
+    """Repeated texts are hashed only once; the result must be the same."""
     texts = pa.table({"c": ["a", "b", None, ""] * 50})
     alone = RowHash()
     for at in range(len(texts)):

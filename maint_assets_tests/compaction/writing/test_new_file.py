@@ -1,4 +1,4 @@
-"""Files under construction: row groups, dictionaries, checksums, and a disk that is full."""
+"""Files being written: row groups, dictionaries, checksums, and a full disk."""
 
 import io
 import json
@@ -254,7 +254,7 @@ def test_a_flipped_bit_is_found_by_the_checksum_of_its_page(tmp_path: Path) -> N
 
 
 class FullDisk(io.BytesIO):
-    """Takes some bytes and no more."""
+    """A disk that is full after some bytes."""
 
     def write(self, data: Any) -> int:
         if self.tell() > 20_000:

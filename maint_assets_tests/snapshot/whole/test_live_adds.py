@@ -1,4 +1,4 @@
-"""Live files as whole add actions: what the log says of them, however it says it."""
+"""Live files as whole add actions: with all fields of the log, in whatever form it has them."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def adds(spark: SparkSession, path: Path, version: int | None = None) -> dict[st
 
 
 def present(action: Action) -> Action:
-    """An action as the log would have it: without nulls, and never as a change."""
+    """The action without nulls, and with dataChange false."""
     vector = action.get("deletionVector")
     whole = action | ({"deletionVector": present_fields(vector)} if vector else {})
     return present_fields(whole) | {"dataChange": False}

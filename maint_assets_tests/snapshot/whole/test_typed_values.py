@@ -1,4 +1,4 @@
-"""Statistics and partition values as typed columns, and the texts that parsed ones become again."""
+"""Statistics and partition values as typed columns, and their conversion back to text."""
 
 import json
 from decimal import Decimal
