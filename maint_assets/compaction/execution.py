@@ -93,7 +93,7 @@ def rewrite_batch(
     how = terms.how
 
     def rewrite(some: list[RewriteTask]) -> Iterator[pa.RecordBatch]:
-        sign, made = StopSign(Location(scratch, scratch)), list[pa.RecordBatch]()
+        sign, made = StopSign(Location(scratch)), list[pa.RecordBatch]()
         try:
             for group in some:
                 _refuse_stopped(sign, how.table)
@@ -103,14 +103,14 @@ def rewrite_batch(
                     made.append(rows)
                     yield rows
         except BaseException:  # the outputs of a failed task attempt are never committed
-            remove_outputs(how.table, _bins(row for rows in made for row in rows.to_pylist()))
+            remove_outputs(how.location, _bins(row for rows in made for row in rows.to_pylist()))
             raise
 
     try:
         rows = _rewritten_rows(spark, batch, rewrite, how=how, target=target)
         bins = _bins(rows)
     except BaseException:  # an interrupt included: the commit has not begun
-        remove_outputs(how.table, _bins(_left_rows(scratch)))
+        remove_outputs(how.location, _bins(_left_rows(scratch)))
         raise
     done = _committed(bins, terms, started_ms=started_ms)
     return batch_of(_with_outcomes(rows, done), REWRITTEN_ARROW)
@@ -183,10 +183,10 @@ def _committed(
         done = commit_rewrites(terms.head, bins, request)
     except MaintError as error:
         if error.files_may_be_removed:
-            remove_outputs(terms.how.table, bins)
+            remove_outputs(terms.how.location, bins)
         raise
     dropped = {each.bin for each in done.dropped}
-    remove_outputs(terms.how.table, [each for each in bins if each.bin in dropped])
+    remove_outputs(terms.how.location, [each for each in bins if each.bin in dropped])
     return done
 
 

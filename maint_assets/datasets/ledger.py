@@ -42,6 +42,13 @@ _FOUND_GONE = write.Deletion("deleted", "interrupted; found gone afterwards")
 _LEFT = write.Deletion("skipped", "interrupted before its deletion")
 
 
+class Places(NamedTuple):
+    """The locations of a deletion: of the table, and of the ledger that records it."""
+
+    table: Location
+    ledger: Location
+
+
 class Tally(NamedTuple):
     """Outcome counts of a ledger, for files and for directories, and the bytes deleted."""
 

@@ -194,7 +194,7 @@ def _checkpoint_rows(table: Table, each: Reading) -> Iterator[pa.RecordBatch]:
         yield from _others_of_checkpoint(location, each)
     are_texts = _has_texts(location, each.unit)
     only_adds = msgspec.structs.replace(each.unit, removes=False)
-    for batch in full_actions_of(location.path, [only_adds]):
+    for batch in full_actions_of(location, [only_adds]):
         adds = batch["add"]
         stats = pc.struct_field(adds, "stats").to_pylist()
         rows_and_bounds = statistics(stats, of_commit=False, are_texts=are_texts)
@@ -203,7 +203,7 @@ def _checkpoint_rows(table: Table, each: Reading) -> Iterator[pa.RecordBatch]:
         rows = _Adds(numbers, values, *rows_and_bounds)
         yield _file_rows(table, _actions(batch, each.of), rows)
     only_removes = msgspec.structs.replace(each.unit, adds=False)
-    for batch in actions_of(location.path, [only_removes]):
+    for batch in actions_of(location, [only_removes]):
         files = batch.filter(pc.equal(batch["what"], "file"))
         yield _file_rows(table, _actions(files, each.of), None)
 

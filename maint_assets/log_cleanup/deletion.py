@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from maint_assets.datasets.columns import arrow_schema, column
 from maint_assets.datasets.intents import StopSign
-from maint_assets.datasets.ledger import BATCH_PATHS, recording
+from maint_assets.datasets.ledger import BATCH_PATHS, Places, recording
 from maint_assets.datasets.parts import PartSlice, refuse_changed, slice_batches
 from maint_assets.datasets.rows import encode_result, slices, units
 from maint_assets.delta.names import (
@@ -77,13 +77,12 @@ def refuse_clock_skew(table: str, *, now_ms: int) -> None:
     write.refuse_clock_skew(Location.of(table), LOG, now_ms=now_ms)
 
 
-def proven_anchor(plan: LogCleanupPlan, cluster: Cluster) -> AnchorFiles | None:
+def proven_anchor(location: Location, plan: LogCleanupPlan, cluster: Cluster) -> AnchorFiles | None:
     """The files of the anchor, which is opened and compared on executors; None for a small log.
 
     The deleting task compares the anchor of a small log itself. Raises StalePlanError when the
     anchor is no longer sound.
     """
-    location = Location(plan.table, plan.table)
     return None if is_small(log_directory(location)) else _anchor_files(location, plan, cluster)
 
 
@@ -111,7 +110,7 @@ def deleted_logs(
     parts: list[Part],
     plan: LogCleanupPlan,
     *,
-    ledger: Location,
+    places: Places,
     anchor: AnchorFiles | None,
 ) -> Rows:
     """Delete the planned files in their order; one row, an encoded Cleaned.
@@ -125,7 +124,7 @@ def deleted_logs(
         for part in parts:
             refuse_changed(part, table=plan.table)
         rows = (batch for part in group for batch in slice_batches(part))
-        yield encode_result(delete_planned(rows, plan, ledger, anchor=anchor))
+        yield encode_result(delete_planned(rows, plan, places, anchor=anchor))
 
     return units(spark, [slices(parts)], deletes, kind=PartSlice)
 
@@ -133,7 +132,7 @@ def deleted_logs(
 def delete_planned(
     rows: Iterable[pa.RecordBatch],
     plan: LogCleanupPlan,
-    ledger: Location,
+    places: Places,
     *,
     anchor: AnchorFiles | None = None,
 ) -> Cleaned:
@@ -141,7 +140,7 @@ def delete_planned(
 
     Without ``anchor``, the anchor is opened and compared here.
     """
-    task = _Task(plan, ledger, anchor)
+    task = _Task(plan, places, anchor)
     for batch in rows:
         planned = pa.Table.from_batches([batch])
         for first in range(0, planned.num_rows, BATCH_PATHS):
@@ -172,10 +171,10 @@ def recorded(ledger_rows: DataFrame) -> dict[str, dict[str, int]]:
 class _Task:
     """The state of the deleting task: the anchor's files, and counts of outcomes."""
 
-    def __init__(self, plan: LogCleanupPlan, ledger: Location, anchor: AnchorFiles | None) -> None:
-        self.location, self.plan, self.ledger = Location(plan.table, plan.table), plan, ledger
+    def __init__(self, plan: LogCleanupPlan, places: Places, anchor: AnchorFiles | None) -> None:
+        self.location, self.ledger, self.plan = places.table, places.ledger, plan
         self.done: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-        self.bytes, self.sign = 0, StopSign(ledger)
+        self.bytes, self.sign = 0, StopSign(places.ledger)
         self.anchor = _anchor_files(self.location, plan) if anchor is None else anchor
         self._commit_left = False
         self._links: set[str] = set()

@@ -68,7 +68,7 @@ def _added_and_removed(location: Location, commits: list[LogEntry]) -> str | Non
     for entry in commits:
         unit = LogUnit(path=entry.path, version=entry.file.version, size=entry.size)
         adds, removes = [pa.array([], pa.string())], [pa.array([], pa.string())]
-        for batch in full_actions_of(location.path, [unit]):
+        for batch in full_actions_of(location, [unit]):
             (removes if batch["add"].null_count else adds).append(key_texts(batch))
         added, removed = pa.chunked_array(adds), pa.chunked_array(removes)
         for key in _among([*both], added) | _among([*both], removed):

@@ -28,13 +28,12 @@ _TIMES = {"add": "modificationTime", "remove": "deletionTimestamp"}
 _DV_FIELDS = ("storageType", "pathOrInlineDv", "offset")
 
 
-def actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]:
+def actions_of(location: Location, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]:
     """Read file actions, and a row per commit, from log files: ACTION_SCHEMA.
 
     Adds of commits up to a checkpoint are left out where the checkpoint's row was read before: it
     wins anyway. Raises CorruptLogError and LogGapError.
     """
-    location = Location(table, table)
     in_json = JsonRows(location)
     for unit in units:
         if not unit.path.endswith(".parquet"):

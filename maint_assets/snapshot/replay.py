@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from maint_assets.datasets.rows import Rows
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
 
 SMALL_LOG_BYTES = 16 * 1024 * 1024
 """Up to this many bytes of checkpoint and newer commits, one task does the whole replay."""
@@ -50,8 +51,8 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
     from the checkpoint. Executors raise CorruptLogError and LogGapError. Large logs are shuffled
     through ``scratch``.
     """
-    table, log = head.location.path, _Log.of(head)
-    newest = partial(_newest, spark, table, scratch=scratch)
+    location, log = head.location, _Log.of(head)
+    newest = partial(_newest, spark, location, scratch=scratch)
     shaped = partial(snapshot_rows, base=log.base)
     if log.is_small or total_bytes(log.tail) > BUCKET_BYTES:
         every = [*log.checkpoint, *log.history, *log.tail]
@@ -65,9 +66,9 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
         return [winners]
 
     def streamed(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
-        newer = _table(actions_of(table, log.tail))
+        newer = _table(actions_of(location, log.tail))
         keys = key_texts(newer.filter(pc.equal(newer["what"], "file")))
-        for batch in actions_of(table, read):
+        for batch in actions_of(location, read):
             yield batch.filter(pc.invert(pc.is_in(key_texts(batch), value_set=keys)))
 
     without_removes = [msgspec.structs.replace(unit, removes=False) for unit in log.checkpoint]
@@ -191,13 +192,13 @@ class _Log:
 
 
 def _newest(
-    spark: SparkSession, table: str, read: list[LogUnit], *, tasks: int, scratch: str
+    spark: SparkSession, location: Location, read: list[LogUnit], *, tasks: int, scratch: str
 ) -> Rows:
     """Reconcile actions of log files, in one task or in buckets of keys."""
     buckets = 1 if tasks == 1 else -(-total_bytes(read) // BUCKET_BYTES)
 
     def actions(some: list[LogUnit]) -> Iterator[pa.RecordBatch]:
-        yield from actions_of(table, some)
+        yield from actions_of(location, some)
 
     if buckets <= 1:
         return units(spark, [read], actions, kind=LogUnit).then(newest_actions)

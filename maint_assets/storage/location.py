@@ -20,13 +20,13 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A directory: ``uri`` for messages, ``path`` absolute on the local file system.
+    """A directory, by its canonical URI: an absolute path on the local file system.
 
-    Symlinks of the given path are resolved here, once; links below it are never followed.
+    Make it with ``of`` from what a person or a config gives; with the constructor only from the
+    ``uri`` of another one. Symlinks of the given path are resolved once, by ``of``.
     """
 
     uri: str
-    path: str
 
     @classmethod
     def of(cls, uri: str) -> Self:
@@ -48,12 +48,16 @@ class Location:
         shown = path.encode("utf-8", "backslashreplace").decode()
         if shown != path:
             raise UnsupportedLocationError(shown, "the path is not UTF-8", "rename the directory")
-        return cls(path, path)
+        return cls(path)
+
+    @property
+    def path(self) -> str:
+        """The absolute path on the local file system."""
+        return self.uri
 
     def below(self, *parts: str) -> Location:
         """The location of a subdirectory."""
-        path = str(Path(self.path, *parts))
-        return Location(path, path)
+        return Location(str(Path(self.path, *parts)))
 
     def store(self, *, create: bool = False) -> LocalStore:
         """An obstore store whose keys are paths relative to this directory."""

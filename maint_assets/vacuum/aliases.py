@@ -85,7 +85,7 @@ def aliases(  # noqa: PLR0913
     plan: list[Part],
     snapshot: list[Part],
     *,
-    table: str,
+    location: Location,
     retained: Retained,
     everywhere: bool,
     parallelism: int,
@@ -98,7 +98,6 @@ def aliases(  # noqa: PLR0913
     tell names apart by case, gives a file a second path.
     """
     parts = [*slices(plan, "diff"), *slices(snapshot, "snapshot")]
-    location = Location(table, table)
     everywhere = everywhere or read.has_mounts(location)
     mark = partial(_marks, location=location, retained=retained, everywhere=everywhere)
     rows = path_rows(spark, parts, mark, parallelism=parallelism, scratch=scratch)
@@ -127,9 +126,9 @@ def planned_marks(location: Location, path: str) -> tuple[str, ...]:
     return (_name(path), *(() if found is None else _identities(path, found)))
 
 
-def are_linked(paths: pa.Array, *, table: str) -> pa.Array:
+def are_linked(paths: pa.Array, *, location: Location) -> pa.Array:
     """Mask of the paths below the root that are symbolic links, or behind one."""
-    location, root = Location(table, table), TableRoot.of(table)
+    root = TableRoot.of(location.uri)
     pairs = zip(paths.to_pylist(), directories_of(paths).to_pylist(), strict=True)
     found = [
         read.is_link(location, path) or is_behind_links(directory, root)
@@ -172,7 +171,7 @@ def _retained(kept: pa.RecordBatch, location: Location, *, everywhere: bool) -> 
     vectors = kept.filter(pc.is_valid(kept["dv_path"]))
     far = pc.invert(are_inside(vectors["dv_path"]))
     for paths in (kept["path"].filter(kept["inside"]), vectors["dv_path"].filter(pc.invert(far))):
-        there = paths if everywhere else paths.filter(are_linked(paths, table=location.path))
+        there = paths if everywhere else paths.filter(are_linked(paths, location=location))
         for path in there.to_pylist():
             for mark in identity_marks(location, f"{location.path}/{path}"):
                 yield mark, path, False, False

@@ -52,22 +52,21 @@ def valid_in_plan(
     return paths.then(_in_both).as_frame(_COUNT_SCHEMA)
 
 
-def missing_files(valid_files: Rows, *, table: str) -> DataFrame:
+def missing_files(valid_files: Rows, *, location: Location) -> DataFrame:
     """Number of active paths missing from the storage, a row per task (column ``count``)."""
-    return valid_files.then(partial(_missing, table=table)).as_frame(_COUNT_SCHEMA)
+    return valid_files.then(partial(_missing, location=location)).as_frame(_COUNT_SCHEMA)
 
 
-def are_missing(paths: pa.Array, *, table: str) -> pa.Array:
+def are_missing(paths: pa.Array, *, location: Location) -> pa.Array:
     """Mask of the paths that are not files on the storage; links are followed, as readers do."""
-    location = Location(table, table)
     return pa.array([not read.is_file(location, path) for path in paths.to_pylist()], pa.bool_())
 
 
-def _missing(rows: Iterable[pa.RecordBatch], table: str) -> Iterator[pa.RecordBatch]:
+def _missing(rows: Iterable[pa.RecordBatch], location: Location) -> Iterator[pa.RecordBatch]:
     gone = 0
     for batch in rows:
         active = batch["path"].filter(pc.starts_with(batch["reason"], "active"))
-        gone += are_missing(active, table=table).true_count
+        gone += are_missing(active, location=location).true_count
     yield _count(gone)
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 
 from maint_assets.datasets.columns import arrow_schema, batch_of, column
 from maint_assets.datasets.intents import StopSign
-from maint_assets.datasets.ledger import BATCH_PATHS, recording
+from maint_assets.datasets.ledger import BATCH_PATHS, Places, recording
 from maint_assets.datasets.parts import Part, PartSlice, refuse_changed, slice_batches
 from maint_assets.datasets.rows import TASK_ROWS, slices, task_groups, units
 from maint_assets.delta.features import Operation, refuse_unsupported
@@ -120,7 +120,7 @@ def _refuse_newer_properties(plan: VacuumPlan, properties: TableProperties) -> N
 
 
 def deletion(
-    spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, ledger: Location, parallelism: int
+    spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, places: Places, parallelism: int
 ) -> DataFrame:
     """Delete the planned paths; counts per task: outcome, is_directory, paths, bytes, attempt.
 
@@ -130,17 +130,17 @@ def deletion(
     when the stored plan was changed.
     """
     if plan.paths <= SMALL_PLAN:
-        return _deletes(spark, [slices(parts)], _in_order, parts=parts, plan=plan, ledger=ledger)
+        return _deletes(spark, [slices(parts)], _in_order, parts=parts, plan=plan, places=places)
     rows = min(max(-(-plan.paths // parallelism), SMALL_PLAN), TASK_ROWS)
     groups = task_groups(slices(parts, rows=rows), parallelism, weight=lambda part: part.rows)
-    return _deletes(spark, groups, _files, parts=parts, plan=plan, ledger=ledger)
+    return _deletes(spark, groups, _files, parts=parts, plan=plan, places=places)
 
 
 def directory_deletion(
-    spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, ledger: Location
+    spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, places: Places
 ) -> DataFrame:
     """Delete the planned directories, after ``deletion`` has deleted the files; same counts."""
-    return _deletes(spark, [slices(parts)], _directories, parts=parts, plan=plan, ledger=ledger)
+    return _deletes(spark, [slices(parts)], _directories, parts=parts, plan=plan, places=places)
 
 
 def deepest_last(rows: pa.Table) -> pa.Table:
@@ -179,7 +179,7 @@ def _deletes(
     *,
     parts: list[Part],
     plan: VacuumPlan,
-    ledger: Location,
+    places: Places,
 ) -> DataFrame:
     """Delete the paths that ``read`` gives for each task group, one task per group.
 
@@ -191,7 +191,7 @@ def _deletes(
         for part in parts:
             if part.path in needed:
                 refuse_changed(part, table=plan.table)
-        task = _Task(plan, ledger)
+        task = _Task(plan, places)
         for rows in read(group):
             for first in range(0, rows.num_rows, BATCH_PATHS):
                 if task.sign.is_set(at_once=True):
@@ -222,9 +222,9 @@ def _in_order(group: list[PartSlice]) -> Iterator[pa.Table]:
 class _Task:
     """The state of one deleting task: the commits since the plan, and counts of outcomes."""
 
-    def __init__(self, plan: VacuumPlan, ledger: Location) -> None:
-        self.location, self.ledger = Location(plan.table, plan.table), ledger
-        self.root, self.sign = TableRoot.of(plan.table), StopSign(ledger)
+    def __init__(self, plan: VacuumPlan, places: Places) -> None:
+        self.location, self.ledger = places.table, places.ledger
+        self.root, self.sign = TableRoot.of(plan.table), StopSign(self.ledger)
         self.newer = NewerCommits(
             self.location,
             table_id=plan.table_id,
@@ -297,7 +297,7 @@ class _Task:
         self._marked |= new
         inside = pa.array(sorted(new & self.newer.paths), pa.string())
         if not read.has_mounts(self.location):
-            inside = inside.filter(are_linked(inside, table=table))
+            inside = inside.filter(are_linked(inside, location=self.location))
         for path in (*(f"{table}/{path}" for path in inside.to_pylist()), *new - self.newer.paths):
             self._marks.update(identity_marks(self.location, path))
         return self._marks

@@ -21,15 +21,15 @@ class Walk(msgspec.Struct, frozen=True):
     ``of_log``: files and directories below the root to which links of the log lead (hidden).
     """
 
-    table: str
+    location: Location
     partition_columns: list[str]
     iceberg: bool
     of_log: list[str] = []
 
     @property
-    def location(self) -> Location:
-        """The root of the walk."""
-        return Location(self.table, self.table)
+    def table(self) -> str:
+        """The table's URI, for messages."""
+        return self.location.uri
 
     def hides_directory(self, name: str) -> bool:
         """Whether a directory of this name is neither a candidate nor entered.

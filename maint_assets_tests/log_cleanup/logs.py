@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from maint_assets.datasets.ledger import Places
 from maint_assets.delta.features import feature_names
 from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
 from maint_assets.log_cleanup.plan import DAY_MS, LogCleanupPlan, Terms, terms
@@ -93,6 +94,11 @@ def plan_of(path: Path, files: int, *, anchor: int) -> LogCleanupPlan:
         earliest_version_before=0, earliest_version_after=anchor,
         commit_mark=commit_mark(head.location, head.version),
     )  # fmt: skip
+
+
+def places_of(plan: LogCleanupPlan, ledger: Path) -> Places:
+    """The locations of an execution without Dagster."""
+    return Places(Location.of(plan.table), Location.of(str(ledger)))
 
 
 def commits(*versions: int) -> set[str]:

@@ -28,6 +28,7 @@ from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
     daily_log,
+    places_of,
     plan_of,
     planned,
     planned_rows,
@@ -238,7 +239,7 @@ def test_nothing_behind_a_link_is_planned_or_deleted(tmp_path: Path, directory: 
     (tmp_path / "away" / name).rename(foreign / name)
 
     plan = plan_of(path, rows.num_rows, anchor=found.anchor_version or 0)
-    delete_planned(rows.to_batches(), plan, Location.of(str(ledger)))
+    delete_planned(rows.to_batches(), plan, places_of(plan, ledger))
 
     assert (foreign / name).read_text() == "mine"
     assert planned(path)[1].stop_reason == "nothing_to_delete"
@@ -395,7 +396,7 @@ def test_a_version_that_is_too_large_is_named(tmp_path: Path):
     huge = type(unit)(f"_delta_log/{name}", 2**63 - 2, 31, commit_ms=1)
 
     with pytest.raises(CorruptLogError, match=re.escape(name)):
-        list(actions_of(str(tmp_path), [unit, huge]))
+        list(actions_of(Location.of(str(tmp_path)), [unit, huge]))
 
 
 def test_mode_spark_executes_a_plan_that_begins_in_the_middle(tmp_path: Path):
@@ -410,7 +411,7 @@ def test_mode_spark_executes_a_plan_that_begins_in_the_middle(tmp_path: Path):
     spark = type(plan)(
         **{n: getattr(plan, n) for n in plan.__dataclass_fields__} | {"mode": "spark"}
     )
-    done = delete_planned(rows.to_batches(), spark, Location.of(str(ledger)))
+    done = delete_planned(rows.to_batches(), spark, places_of(spark, ledger))
 
     assert done.outcomes == {"commit": {"deleted": 5}, "checkpoint": {"deleted": 1}}
     assert len(DeltaTable(path, version=12).file_uris()) == 12

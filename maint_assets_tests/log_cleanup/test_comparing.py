@@ -18,7 +18,7 @@ from maint_assets.log_cleanup.soundness import Soundness, soundness_of_each
 from maint_assets.snapshot import replay
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
-from maint_assets_tests.log_cleanup.logs import plan_of, planned_rows, terms_of
+from maint_assets_tests.log_cleanup.logs import places_of, plan_of, planned_rows, terms_of
 from maint_assets_tests.log_cleanup.wrong_checkpoints import (
     ALIKE,
     WRONG,
@@ -149,15 +149,13 @@ def test_a_proven_anchor_that_changes_before_the_deletion_is_refused(
     builder = story(tmp_path / "t", 10)
     rows, _ = planned_rows(tmp_path / "t")
     plan = plan_of(tmp_path / "t", rows.num_rows, anchor=10)
-    anchor = proven_anchor(plan, cluster)
+    anchor = proven_anchor(Location.of(plan.table), plan, cluster)
     (tmp_path / "ledger").mkdir()
     top(builder, 10).write_bytes(b"other")
     before = sorted(builder.log.iterdir())
 
     with pytest.raises(StalePlanError, match="is gone or was changed"):
-        delete_planned(
-            rows.to_batches(), plan, Location.of(str(tmp_path / "ledger")), anchor=anchor
-        )
+        delete_planned(rows.to_batches(), plan, places_of(plan, tmp_path / "ledger"), anchor=anchor)
 
     assert sorted(builder.log.iterdir()) == before
 
@@ -170,7 +168,7 @@ def test_a_wrong_anchor_of_a_large_log_is_refused_before_the_deletion(
     edit_rows(top(builder, 10), lost)
 
     with pytest.raises(StalePlanError, match="5 live files, not 6"):
-        proven_anchor(plan, cluster)
+        proven_anchor(Location.of(plan.table), plan, cluster)
 
 
 def test_a_large_log_is_cleaned_through_the_chain(

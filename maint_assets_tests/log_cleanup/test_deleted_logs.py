@@ -23,13 +23,13 @@ from maint_assets.errors import (
 )
 from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
-from maint_assets.storage.location import Location
 from maint_assets.vacuum.handled import Handled, Mark
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
     daily_log,
     of_versions,
+    places_of,
     plan_of,
     sidecar_log,
     single,
@@ -329,7 +329,8 @@ def test_what_no_plan_would_name_is_never_deleted(
     row |= {"size": size, "modified_ms": modified_ms, "reason": "none"}
     rows = pa.RecordBatch.from_pylist([row], arrow_schema(EXPIRED_SCHEMA))
 
-    done = delete_planned([rows], plan_of(path, 1, anchor=10), Location.of(str(ledger)))
+    plan = plan_of(path, 1, anchor=10)
+    done = delete_planned([rows], plan, places_of(plan, ledger))
 
     assert done.outcomes == {kind: {"skipped": 1}}
     assert (path / name).exists()

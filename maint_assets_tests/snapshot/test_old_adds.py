@@ -25,7 +25,7 @@ def units(path: Path) -> tuple[list[LogUnit], list[LogUnit]]:
 
 def added(path: Path, read: list[LogUnit]) -> list[str]:
     """The paths of all adds that are read, from commits and checkpoint."""
-    rows = pa.Table.from_batches(actions_of(str(path), read))
+    rows = pa.Table.from_batches(actions_of(Location.of(str(path)), read))
     is_add = pc.and_(pc.equal(rows["what"], "file"), pc.equal(pc.bit_wise_and(rows["ord"], 1), 1))
     return sorted(rows.filter(is_add)["path"].to_pylist())
 

@@ -46,9 +46,7 @@ def planned(spark: SparkSession, path: Path, *, cutoff_ms: int | None = None) ->
     if reasons:
         raise UnsupportedFeatureError(head.table, "; ".join(reasons))
     columns = list(head.metadata.partition_columns)
-    walk = Walk(
-        table=head.location.path, partition_columns=columns, iceberg=head.properties.iceberg
-    )
+    walk = Walk(location=head.location, partition_columns=columns, iceberg=head.properties.iceberg)
     with tempfile.TemporaryDirectory() as made:
         rows = _rows(spark, head, walk, cutoff_ms=cutoff_ms, made=Path(made))
     missing = [row["path"] for row in rows if row["kind"] == MISSING]
@@ -84,7 +82,7 @@ def _rows(
         spark,
         sources,
         cutoff_ms=cutoff_ms,
-        looks=Looks(are_missing=partial(are_missing, table=walk.table)),
+        looks=Looks(are_missing=partial(are_missing, location=walk.location)),
         parallelism=1,
         scratch=str(made / "scratch"),
     )

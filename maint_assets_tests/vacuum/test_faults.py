@@ -144,9 +144,10 @@ def test_a_plan_that_cannot_be_written_is_no_plan(
 
 WALK = """
 import sys
+from maint_assets.storage.location import Location
 from maint_assets.vacuum.listing import _Top, _tree_rows
 from maint_assets.vacuum.walk import Walk
-walk = Walk(table=sys.argv[1], partition_columns=[], iceberg=False)
+walk = Walk(location=Location(sys.argv[1]), partition_columns=[], iceberg=False)
 list(_tree_rows(walk, 100)([_Top("", deep=True)]))
 """
 

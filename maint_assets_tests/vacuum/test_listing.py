@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from maint_assets.delta.names import is_hidden
 from maint_assets.storage import read
+from maint_assets.storage.location import Location
 from maint_assets.vacuum.listing import _batched, _rows, _Top, _tree_rows
 from maint_assets.vacuum.walk import Walk
 
@@ -16,7 +17,7 @@ NAMES = st.sampled_from(["_", ".", "_p=1", "_delta_index", "_change_data", "meta
 
 
 def walk_of(path: Path) -> Walk:
-    return Walk(table=str(path), partition_columns=[], iceberg=False)
+    return Walk(location=Location(str(path)), partition_columns=[], iceberg=False)
 
 
 @pytest.mark.parametrize(("limit", "gave_up"), [(3, True), (4, False), (9, False), (1, True)])
@@ -54,7 +55,7 @@ def test_an_entry_that_vanished_is_left_out(
 
 @given(name=st.text(min_size=1) | NAMES, iceberg=st.booleans(), column=st.sampled_from("p_"))
 def test_a_row_is_hidden_by_the_rule_of_names(name: str, iceberg: bool, column: str) -> None:
-    walk = Walk(table="/", partition_columns=[column, "_p"], iceberg=iceberg)
+    walk = Walk(location=Location("/"), partition_columns=[column, "_p"], iceberg=iceberg)
     name = name.encode("utf-8", "replace").decode()
     entries = read.Entries([name], [0o100644], [1], [1])
 

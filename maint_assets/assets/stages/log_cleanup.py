@@ -20,7 +20,7 @@ from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.commit.checkpoint.writer import write_checkpoint
 from maint_assets.config import milliseconds
 from maint_assets.datasets.columns import arrow_schema
-from maint_assets.datasets.ledger import ledger_files, ledger_parts, refuse_unrecorded
+from maint_assets.datasets.ledger import Places, ledger_files, ledger_parts, refuse_unrecorded
 from maint_assets.datasets.parts import Target, Written
 from maint_assets.datasets.rows import encode_result, units
 from maint_assets.delta.properties import TableProperties
@@ -357,12 +357,12 @@ def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
     if not plan.files:
         return Cleaned({}, 0, plan.earliest_version_before, seen.log_files, seen.log_bytes, 0)
     ledger = run.output.rows_location
-    is_repeated = bool(ledger_files(ledger))
+    is_repeated, places = bool(ledger_files(ledger)), Places(Location.of(plan.table), ledger)
     with run.output.scratch() as scratch, typed_errors():
-        anchor = proven_anchor(plan, Cluster(run.spark, run.parallelism, scratch))
+        anchor = proven_anchor(places.table, plan, Cluster(run.spark, run.parallelism, scratch))
     with acting(run, plan.files, digest=plan.digest), typed_errors():
         parts = run.upstream("expired_logs").parts()
-        rows = deleted_logs(run.spark, parts, plan, ledger=ledger, anchor=anchor)
+        rows = deleted_logs(run.spark, parts, plan, places=places, anchor=anchor)
         (done,) = rows.values(Cleaned)
     if is_repeated or done.attempt:
         rows = run.spark.read.schema(DELETED_LOGS_SCHEMA).parquet(ledger.path)

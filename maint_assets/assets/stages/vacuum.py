@@ -172,7 +172,7 @@ def _listed(run: StageRun, walk: Walk, seen: SnapshotSummary) -> Dataset:
 def _walk(seen: SnapshotSummary) -> Walk:
     location = Location.of(seen.table)
     return Walk(
-        table=location.path,
+        location=location,
         partition_columns=seen.partition_columns,
         iceberg=seen.iceberg,
         of_log=behind_log_links(location),
@@ -219,7 +219,7 @@ def diff_stage(run: StageRun) -> StageResult:
             run.spark,
             sources,
             cutoff_ms=seen.cutoff_ms or 0,
-            looks=_looks(found.mode, Location.of(seen.table).path),
+            looks=_looks(found.mode, Location.of(seen.table)),
             parallelism=run.parallelism,
             scratch=scratch,
         )
@@ -241,7 +241,7 @@ def _aliases(run: StageRun, seen: SnapshotSummary, *, linked: int, unlisted: int
             run.spark,
             run.output.parts(),
             run.upstream("snapshot").parts(),
-            table=Location.of(seen.table).path,
+            location=Location.of(seen.table),
             retained=_retained(seen),
             everywhere=is_odd,
             parallelism=run.parallelism,
@@ -253,10 +253,10 @@ def _retained(seen: SnapshotSummary) -> Retained:
     return Retained(seen.cutoff_ms or 0, seen.checkpoint_ms)
 
 
-def _looks(mode: str, table: str) -> Looks:
+def _looks(mode: str, location: Location) -> Looks:
     return Looks(
-        are_missing=None if mode == "lite" else partial(are_missing, table=table),
-        are_linked=None if mode == "full" else partial(are_linked, table=table),
+        are_missing=None if mode == "lite" else partial(are_missing, location=location),
+        are_linked=None if mode == "full" else partial(are_linked, location=location),
     )
 
 

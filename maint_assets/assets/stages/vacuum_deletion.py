@@ -16,6 +16,7 @@ from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
 from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.config import milliseconds
 from maint_assets.datasets.ledger import (
+    Places,
     Tally,
     ledger_files,
     ledger_parts,
@@ -23,6 +24,7 @@ from maint_assets.datasets.ledger import (
     tally,
 )
 from maint_assets.errors import DeletionFailedError, MaintError, StorageError
+from maint_assets.storage.location import Location
 from maint_assets.vacuum import history
 from maint_assets.vacuum.cross_checks import CHECKS_PER_TASK, missing_files
 from maint_assets.vacuum.deletion import (
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from maint_assets.assets.stage_run import StageRun
     from maint_assets.config import VacuumSettings
     from maint_assets.snapshot.head import TableHead
-    from maint_assets.storage.location import Location
     from maint_assets.vacuum.plan import VacuumPlan
 
 
@@ -130,9 +131,10 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
 def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
     parts, ledger = run.upstream("diff").parts(), run.output.rows_location
     is_repeated = bool(ledger_files(ledger))
-    jobs = [deletion(run.spark, parts, plan, ledger=ledger, parallelism=run.parallelism)]
+    places = Places(Location.of(plan.table), ledger)
+    jobs = [deletion(run.spark, parts, plan, places=places, parallelism=run.parallelism)]
     if plan.paths > SMALL_PLAN and plan.directories:
-        jobs.append(directory_deletion(run.spark, parts, plan, ledger=ledger))
+        jobs.append(directory_deletion(run.spark, parts, plan, places=places))
     try:
         with acting(run, plan.paths, digest=plan.digest), typed_errors():
             outcomes = [row for job in jobs for row in job.collect()]
@@ -202,7 +204,7 @@ def _active_missing(run: StageRun, plan: VacuumPlan) -> int | None:
     """The number of live files that are missing now; None if an interrupt ended the count."""
     try:
         kept = run.rows("valid_files", task_rows=CHECKS_PER_TASK)
-        counts = missing_files(kept, table=plan.table).collect()
+        counts = missing_files(kept, location=Location.of(plan.table)).collect()
     except (*SPARK_ERRORS, OSError, *INTERRUPTS):
         if not run.is_stopping:
             raise

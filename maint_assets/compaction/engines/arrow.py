@@ -84,9 +84,9 @@ def grouped_by_bin(bins: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, An
         yield held
 
 
-def remove_outputs(table: str, bins: Iterable[RewrittenBin]) -> None:
+def remove_outputs(location: Location, bins: Iterable[RewrittenBin]) -> None:
     """Delete the new files of bins that certainly were not committed."""
-    location, root = Location(table, table), TableRoot.of(table)
+    root = TableRoot.of(location.uri)
     for add in (output for each in bins for output in each.outputs):
         path = relative(add.path, root)
         found = read.size_and_mtime(location, path)
@@ -115,7 +115,7 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
         found, counts = refused.hazard, []
         # Spark could take this input, but another input may have a hazard for Spark too.
         if found.engine is not None:
-            found, counts = hazards_of_footers(inputs, table=how.table, target=how.files)
+            found, counts = hazards_of_footers(inputs, location=how.location, target=how.files)
         if found is None or found.engine is None:
             reason = (found or refused.hazard).text
             return unwritten_rows(name, inputs, state="refused", reason=reason)
@@ -166,7 +166,7 @@ def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
     """
     counts: list[int] = []
 
-    files = DataFiles(Location(how.table, how.table), how.files)
+    files = DataFiles(how.location, how.files)
     dictionaries = files.keep_dictionaries(inputs)
 
     def copy(new_file: NewFile) -> None:
@@ -192,7 +192,7 @@ def write_data_file(
     rows show that a column must be written otherwise than the first rows suggested
     (``NewFile.late``). If it raises, no file is left.
     """
-    location, path = Location(how.table, how.table), new_path(values, how)
+    location, path = how.location, new_path(values, how)
     new, plain = location.file(path), frozenset[str]()
     while True:
         with (

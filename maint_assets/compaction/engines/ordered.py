@@ -266,7 +266,7 @@ def _failed(
 ) -> pa.RecordBatch:
     """Remove the new files of a bin that failed; its inputs with the reason."""
     outputs = tuple(each.add for each in written if each.add is not None)
-    remove_outputs(how.table, [RewrittenBin(name, (), outputs)])
+    remove_outputs(how.location, [RewrittenBin(name, (), outputs)])
     return unwritten_rows(name, inputs, state="failed", reason=reason)
 
 

@@ -31,7 +31,6 @@ from maint_assets.compaction.verifying.same_rows import file_hash
 from maint_assets.compaction.writing.add_actions import Marks
 from maint_assets.datasets.parts import as_storage_error
 from maint_assets.delta.actions import Add
-from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -128,7 +127,7 @@ def write_sample(inputs: Iterable[Add], how: Rewriting, *, one_of: int, scratch:
     """Sample about one of ``one_of`` live rows of each file; deterministic, also on a retry."""
     keys = key_columns(how.files, _ordering(how).columns)
     schema = keys.arrow.append(pa.field(_TIE, pa.uint64()))
-    files = DataFiles(Location(how.table, how.table), keys)
+    files = DataFiles(how.location, keys)
     width = _Width(DataFiles(files.location, how.files))
     path, size = _scratch_file(scratch, "sample"), 0.0
     with as_storage_error(scratch), pa.ipc.new_stream(str(path), schema, options=_LZ4) as writer:
@@ -180,7 +179,7 @@ def write_runs(
     A file that Arrow cannot rewrite is left out: it becomes a bin of its own, which is left to
     Spark or refused.
     """
-    files = DataFiles(Location(how.table, how.table), how.files)
+    files = DataFiles(how.location, how.files)
     runs, ledger = _RunFiles(bin_, division, how, scratch=scratch), []
     for add in inputs:
         with closing(files.open(add)) as file:

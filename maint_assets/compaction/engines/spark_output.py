@@ -57,7 +57,7 @@ def adopt(new: SparkFile, how: Rewriting) -> pa.RecordBatch:
 
 def _output(new: SparkFile, how: Rewriting) -> Add | None:
     """The add of the new file; None if the inputs have no live rows."""
-    table, expected = Location(how.table, how.table), sum(new.of.rows)
+    table, expected = how.location, sum(new.of.rows)
     files = sorted(Path(new.directory).glob("part-*.parquet"))
     if len(files) != (1 if expected else 0):
         raise _refused(how, f"Spark wrote {len(files)} files for {expected} rows")
@@ -83,7 +83,7 @@ def _statistics(written: Path, how: Rewriting) -> FileStatistics:
     found = how.statistics()
     names = how.files.arrow.names
     add = Add(log_path(written.name), 0)
-    with data_file(Location(str(written.parent), str(written.parent)), add) as file:
+    with data_file(Location(str(written.parent)), add) as file:
         _refuse_other_columns(file, how)
         for batch in RowWidth().batches(file, names):
             if any(batch.column(name).null_count for name in how.files.row_tracking or ()):

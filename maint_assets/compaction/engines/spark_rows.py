@@ -88,11 +88,11 @@ class SparkInputs:
     ) -> None:
         """Link the files, on executors. Raises StorageError for one that cannot be opened."""
         self._session, self._how = session, how
-        self._directory, table = f"{scratch}/in", how.table
+        self._directory, location = f"{scratch}/in", how.location
 
         def link(some: list[SparkBin]) -> Iterator[pa.RecordBatch]:
             for each in some:
-                yield batch_of(_linked(each, table, f"{scratch}/in"), _FILES_ARROW)
+                yield batch_of(_linked(each, location, f"{scratch}/in"), _FILES_ARROW)
 
         groups = task_groups(bins, MOST_TASKS, weight=lambda each: len(each.adds))
         made = units(session, groups, link, kind=SparkBin).as_frame(_FILES)
@@ -142,11 +142,11 @@ class SparkInputs:
 
     def _deleted(self, vectors: list[_Vector]) -> DataFrame:
         """The rows that deletion vectors mark as deleted, by link and row index."""
-        table = self._how.table
+        location = self._how.location
 
         def read(some: list[_Vector]) -> Iterator[pa.RecordBatch]:
             for each in some:
-                yield from _deleted_of(each, table)
+                yield from _deleted_of(each, location)
 
         groups = task_groups(vectors, MOST_TASKS, weight=lambda each: each.vector.cardinality)
         return units(self._session, groups, read, kind=_Vector).as_frame(_DELETED)
@@ -166,9 +166,8 @@ def uri(path: str) -> str:
     return f"file://{path}"
 
 
-def _linked(each: SparkBin, table: str, directory: str) -> Iterator[tuple[object, ...]]:
+def _linked(each: SparkBin, location: Location, directory: str) -> Iterator[tuple[object, ...]]:
     """Create the links of a bin; yields a row of _FILES per file."""
-    location = Location(table, table)
     for at, (name, add) in enumerate(each.links()):
         with data_file(location, add) as file:
             is_known = calendar_is_told(file.metadata.metadata or {})
@@ -181,8 +180,8 @@ def _linked(each: SparkBin, table: str, directory: str) -> Iterator[tuple[object
         yield name, each.bin, at, add.base_row_id, add.default_row_commit_version, values
 
 
-def _deleted_of(each: _Vector, table: str) -> Iterator[pa.RecordBatch]:
-    rows = deleted_rows(Location(table, table), each.vector).astype(np.int64)
+def _deleted_of(each: _Vector, location: Location) -> Iterator[pa.RecordBatch]:
+    rows = deleted_rows(location, each.vector).astype(np.int64)
     for first in range(0, len(rows), _VECTOR_ROWS):
         some = pa.array(rows[first : first + _VECTOR_ROWS])
         link = pa.repeat(pa.scalar(each.link), len(some))

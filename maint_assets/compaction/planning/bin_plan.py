@@ -70,5 +70,5 @@ def planned_bins(  # noqa: PLR0913
         return packed
     # The budget is shared by all bins, so one task must see them all.
     every = exchanged(spark, [packed], by=["engine"], buckets=1, scratch=scratch)
-    promising = partial(is_promising, table=head.location.path, target=files)
+    promising = partial(is_promising, location=head.location, target=files)
     return every.then(partial(within_budget, max_bytes=selection.max_bytes, is_promising=promising))

@@ -37,7 +37,7 @@ STAYS, DROPPED = "whole", "dropped_columns"
 class Held:
     """The columns that data files of a table may hold; sent to the executors."""
 
-    table: str
+    location: Location
     columns: Struct
     row_tracking: frozenset[str]
 
@@ -50,7 +50,7 @@ class Held:
             properties.materialized_row_commit_version_column,
         )
         tracking = frozenset(name for name in names if name is not None)
-        return cls(head.location.path, schema.columns, tracking)
+        return cls(head.location, schema.columns, tracking)
 
 
 def with_dropped_columns(files: Iterable[pa.RecordBatch], held: Held) -> Iterator[pa.RecordBatch]:
@@ -59,11 +59,10 @@ def with_dropped_columns(files: Iterable[pa.RecordBatch], held: Held) -> Iterato
     Only footers of files with reason STAYS are read. Raises StorageError for a file that cannot be
     opened.
     """
-    location = Location(held.table, held.table)
     for batch in files:
         stays = pc.equal(batch["reason"], STAYS)
         texts = batch["add"].filter(stays).to_pylist()
-        found = pa.array([_holds_others(location, text, held) for text in texts], pa.bool_())
+        found = pa.array([_holds_others(text, held) for text in texts], pa.bool_())
         dropped = pc.replace_with_mask(stays, stays, found)
         columns = {name: batch[name] for name in COMPACTION_ARROW.names}
         columns["reason"] = pc.if_else(dropped, DROPPED, batch["reason"])
@@ -76,8 +75,8 @@ def holds_dropped(columns: Sequence[Source], held: Held) -> bool:
     return _has_others(every, held.columns)
 
 
-def _holds_others(location: Location, text: str, held: Held) -> bool:
-    with data_file(location, msgspec.json.decode(text, type=Add)) as file:
+def _holds_others(text: str, held: Held) -> bool:
+    with data_file(held.location, msgspec.json.decode(text, type=Add)) as file:
         return holds_dropped(sources(file), held)
 
 

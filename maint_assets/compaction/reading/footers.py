@@ -30,7 +30,7 @@ def file_hazard(file: DataFile) -> Hazard | None:
 
 
 def hazards_of_footers(
-    inputs: Iterable[Add], *, table: str, target: FileSchema
+    inputs: Iterable[Add], *, location: Location, target: FileSchema
 ) -> tuple[Hazard | None, list[int]]:
     """The hazard among files, and the live rows of each, from footers and deletion vectors.
 
@@ -39,7 +39,7 @@ def hazards_of_footers(
     """
     by_spark: Hazard | None = None
     counts: list[int] = []
-    files = DataFiles(Location(table, table), target)
+    files = DataFiles(location, target)
     for add in inputs:
         with closing(files.open(add)) as file:
             found = file_hazard(file)
@@ -50,10 +50,10 @@ def hazards_of_footers(
     return by_spark, counts
 
 
-def is_promising(inputs: Iterable[Add], *, table: str, target: FileSchema) -> bool:
+def is_promising(inputs: Iterable[Add], *, location: Location, target: FileSchema) -> bool:
     """Whether a rewrite of the files can succeed, as far as their footers tell."""
     try:
-        found, _ = hazards_of_footers(inputs, table=table, target=target)
+        found, _ = hazards_of_footers(inputs, location=location, target=target)
     except MaintError:
         return False
     return found is None or (found.engine is not None and not found.is_doubtful)

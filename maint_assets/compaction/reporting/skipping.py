@@ -24,7 +24,6 @@ from maint_assets.datasets.exchange import exchanged
 from maint_assets.datasets.rows import encode_result
 from maint_assets.snapshot.whole.live_adds import live_adds
 from maint_assets.snapshot.whole.typed_values import stats_type, typed_stats
-from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -126,7 +125,7 @@ def _examples(outputs: Iterable[Add], how: Rewriting) -> Iterator[tuple[str, Pat
         return
     columns = how.ordering.columns
     keys = key_columns(how.files, columns)
-    files = DataFiles(Location(how.table, how.table), keys)
+    files = DataFiles(how.location, keys)
     sample: list[pa.RecordBatch] = []
     for add in outputs:
         with closing(files.open(add)) as file:

@@ -18,7 +18,6 @@ from maint_assets.compaction.reading.row_width import RowWidth
 from maint_assets.compaction.verifying.row_hash import RowHash
 from maint_assets.datasets.parts import regrouped
 from maint_assets.errors import RewriteError, one_line
-from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -39,7 +38,7 @@ def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriti
     their order. ``output`` is None where no row lives. StorageError for an input that cannot be
     read.
     """
-    location, most = Location(how.table, how.table), how.row_check.most_rows
+    location, most = how.location, how.row_check.most_rows
     file = None if output is None else data_path(location, output.path)
     try:
         expected = RowHash()
@@ -56,7 +55,7 @@ def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriti
 
 def file_hash(add: Add, how: Rewriting) -> RowHash:
     """The hash of a new file's rows, read back. Raises RewriteError if they cannot be read."""
-    file = data_path(Location(how.table, how.table), add.path)
+    file = data_path(how.location, add.path)
     with _as_rewrite_error(how.table, f"the new file {file.name}"):
         return _hash_of(file, None)
 

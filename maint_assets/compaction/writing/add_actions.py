@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from maint_assets.compaction.ordering.order import Z_CUBE_TAG
 from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import canonical_values, directory, log_path
-from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from maint_assets.compaction.writing.target import Rewriting
@@ -65,7 +64,7 @@ def output_add(
     path: str, how: Rewriting, *, values: dict[str, str | None], marks: Marks, stats: str
 ) -> Add:
     """The add action of a new file."""
-    told = Location(how.table, how.table).file(path).stat()
+    told = how.location.file(path).stat()
     return Add(
         path=log_path(path),
         size=told.st_size,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from maint_assets.compaction.ordering.order import Ordering
     from maint_assets.delta.properties import TableProperties
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
 
 DEFAULT_CODEC = "zstd"
 """The protocol's recommendation to writers, if the table's properties name no codec."""
@@ -41,7 +42,7 @@ _WITH_PARTITIONS = {"materializePartitionColumns", "icebergCompatV1"}
 class Rewriting:
     """How a table's files are read and written; sent to the executors."""
 
-    table: str
+    location: Location
     schema: TableSchema
     properties: TableProperties
     files: FileSchema
@@ -52,6 +53,11 @@ class Rewriting:
     row_check: RowCheck = UNCHECKED
     ordering: Ordering | None = None
     target_bytes: int = DEFAULT_TARGET_BYTES
+
+    @property
+    def table(self) -> str:
+        """The table's URI, for messages."""
+        return self.location.uri
 
     def statistics(self) -> FileStatistics:
         """Empty statistics for a new file."""
@@ -84,7 +90,7 @@ def rewriting(head: TableHead, selection: Selection = _DEFAULTS) -> Rewriting:
         row_tracking=_row_tracking(head),
     )
     return Rewriting(
-        table=head.location.path,
+        location=head.location,
         schema=schema,
         properties=properties,
         files=files,

@@ -33,12 +33,11 @@ _REQUIRED = ("path", "partitionValues", "size", "modificationTime")
 """Fields of an add that readers or new checkpoints cannot do without."""
 
 
-def full_actions_of(table: str, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]:
+def full_actions_of(location: Location, units: Iterable[LogUnit]) -> Iterator[pa.RecordBatch]:
     """Read complete file actions from log files: FULL_ARROW.
 
     Raises CorruptLogError and LogGapError.
     """
-    location = Location(table, table)
     for unit in units:
         with log_errors(location, unit):
             rows = _parquet_rows if unit.path.endswith(".parquet") else _json_rows

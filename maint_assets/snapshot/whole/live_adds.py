@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from maint_assets.datasets.rows import Rows
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
 
     Refusal = Callable[[pa.Table], None]
 
@@ -154,25 +155,25 @@ def _newest(
 
     Without ``removes``, tombstones of the checkpoint are not read.
     """
-    table, checkpoint = head.location.path, _only(checkpoint_units(head), removes=removes)
+    location, checkpoint = head.location, _only(checkpoint_units(head), removes=removes)
     tail = [unit for unit in commit_units(head) if unit.version > _base(head)]
     newest = partial(newest_full_actions, refuse=refuse)
     if total_bytes(tail) > BUCKET_BYTES:
         read = [*tail, *checkpoint]
-        shuffled = _shuffled(spark, table, read, parallelism=parallelism, scratch=scratch)
+        shuffled = _shuffled(spark, location, read, parallelism=parallelism, scratch=scratch)
         return [shuffled.then(newest)]
 
     def winners(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
-        yield from newest(full_actions_of(table, read))
+        yield from newest(full_actions_of(location, read))
 
     def streamed(read: list[LogUnit]) -> Iterator[pa.RecordBatch]:
         named = [msgspec.structs.replace(unit, keys=True) for unit in tail]
-        yield from _without(full_actions_of(table, read), full_actions_of(table, named))
+        yield from _without(full_actions_of(location, read), full_actions_of(location, named))
 
     def both(_: list[LogUnit]) -> Iterator[pa.RecordBatch]:
         newer = list(winners(tail))
         yield from newer
-        yield from _without(full_actions_of(table, checkpoint), newer)
+        yield from _without(full_actions_of(location, checkpoint), newer)
 
     if total_bytes([*tail, *checkpoint]) <= SMALL_LOG_BYTES:
         every = [*tail, *checkpoint]
@@ -204,12 +205,12 @@ def _checked(actions: Iterable[pa.RecordBatch], *, refuse: Refusal) -> Iterator[
 
 
 def _shuffled(
-    spark: SparkSession, table: str, read: list[LogUnit], *, parallelism: int, scratch: str
+    spark: SparkSession, location: Location, read: list[LogUnit], *, parallelism: int, scratch: str
 ) -> Rows:
     """Actions of log files, shuffled into buckets of keys."""
 
     def actions(some: list[LogUnit]) -> Iterator[pa.RecordBatch]:
-        yield from full_actions_of(table, some)
+        yield from full_actions_of(location, some)
 
     groups = task_groups(read, parallelism, weight=lambda unit: unit.size)
     every = units(spark, groups, actions, kind=LogUnit)

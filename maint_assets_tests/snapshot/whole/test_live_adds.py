@@ -163,7 +163,7 @@ def test_statistics_of_a_checkpoint_without_texts_are_those_of_the_commits(
     commits = adds(spark, tmp_path, version=0) | logged(tmp_path)
 
     head = head_of(tmp_path)
-    batches = full_actions_of(head.location.path, checkpoint_units(head))
+    batches = full_actions_of(head.location, checkpoint_units(head))
     found = {add["path"]: add for batch in batches for add in batch["add"].to_pylist()}
 
     assert {path: stats_of(add) for path, add in found.items()} == {
@@ -213,7 +213,7 @@ def test_damaged_add_of_a_checkpoint_is_named(tmp_path: Path, what: str) -> None
     pq.write_table(pa.Table.from_pylist(rows, CLASSIC), name)
 
     with pytest.raises(CorruptLogError, match=message):
-        list(full_actions_of(str(tmp_path), checkpoint_units(head)))
+        list(full_actions_of(Location.of(str(tmp_path)), checkpoint_units(head)))
     if what in {"no path", "no size"}:
         with pytest.raises(CorruptLogError, match=message):
-            list(actions_of(str(tmp_path), checkpoint_units(head)))
+            list(actions_of(Location.of(str(tmp_path)), checkpoint_units(head)))
