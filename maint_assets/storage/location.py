@@ -62,8 +62,8 @@ class Location:
     def path(self) -> str:
         """The absolute local path. Raises UnsupportedLocationError on a store."""
         if not self.is_local:
-            found, remedy = "this needs a local path", "copy the table to a local disk"
-            raise UnsupportedLocationError(self.uri, found, remedy)
+            found = "a table on an object store can only be inspected, and a VACUUM of it planned"
+            raise UnsupportedLocationError(self.uri, found, "copy it to a local disk")
         return self.uri
 
     def below(self, *parts: str) -> Location:
