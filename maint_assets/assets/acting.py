@@ -114,7 +114,7 @@ def _marked(run: StageRun) -> Path:
     mark = place.file(f"{_UNSETTLED}/{run.stage}.{run.run_ids[0]}")
     try:
         mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.write_text(Location.of(run.table.uri).path, encoding="utf-8")
+        mark.write_text(Location.of(run.table.uri).uri, encoding="utf-8")
     except OSError as error:
         found = f"the workspace {place.uri} cannot be written ({one_line(error)})"
         raise StorageError(run.table.uri, found, "free disk space and run again") from error

@@ -34,7 +34,7 @@ class Approval:
         Also if the table was elsewhere when it was planned (``uri`` has changed in the config). A
         plan whose execution failed or was interrupted may be executed again.
         """
-        if Location.of(table).path != Location.of(run.table.uri).path:
+        if Location.of(table) != Location.of(run.table.uri):
             found = (
                 f"plan {digest} is of {table}, and table {run.table.name} has another location now"
             )

@@ -51,11 +51,12 @@ def _refuse_unwritable(place: Path, *, source: str) -> None:
 
 
 def _root(table: TableSettings) -> Path | None:
-    """The root of a table; None for an unsupported location, which its own run refuses."""
+    """The local root of a table; None on a store, and where the location is unsupported."""
     try:
-        return Path(Location.of(table.uri).path)
-    except UnsupportedLocationError:
+        location = Location.of(table.uri)
+    except UnsupportedLocationError:  # its own run refuses it
         return None
+    return Path(location.path) if location.is_local else None
 
 
 def _is_among(place: Path, table: Path) -> bool:

@@ -317,7 +317,7 @@ def _one_table(
     from maint_assets.assets.workspace import refuse_workspace
     from maint_assets.storage.location import Location
 
-    path = Location.of(uri).path
+    path = Location.of(uri).uri
     mark = hashlib.sha256(path.encode()).hexdigest()[:8]
     name = re.sub(r"\W", "_", Path(path).name, flags=re.ASCII)[:_NAME_LENGTH] + f"_{mark}"
     try:

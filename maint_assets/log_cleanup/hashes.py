@@ -70,7 +70,7 @@ class Table:
     @property
     def root(self) -> TableRoot:
         """The root that relative paths of the log refer to."""
-        return TableRoot.of(self.location.path)
+        return TableRoot.of(self.location.uri)
 
 
 def key_hashes(table: Table, keys: pa.Array, vectors: pa.Array) -> tuple[Hashes, Hashes]:

@@ -41,7 +41,7 @@ class JsonRows:
     """
 
     def __init__(self, location: Location) -> None:
-        self._location, self._root = location, TableRoot.of(location.path)
+        self._location, self._root = location, TableRoot.of(location.uri)
         self._rows = _Rows(self._root)
         self._commits: list[tuple[LogUnit, _CommitSource]] = []
         self._units: list[tuple[LogUnit, int]] = []

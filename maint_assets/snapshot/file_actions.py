@@ -52,7 +52,7 @@ def _checkpoint_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBat
     with read.parquet(location, unit.path) as file:
         for action in wanted:
             if action in file.schema_arrow.names:
-                yield from _action_rows(file, action, unit=unit, root=TableRoot.of(location.path))
+                yield from _action_rows(file, action, unit=unit, root=TableRoot.of(location.uri))
 
 
 def _action_rows(

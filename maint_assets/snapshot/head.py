@@ -163,7 +163,7 @@ def sidecar_file(row: Any, location: Location, entry: LogEntry) -> SidecarFile:
     Raises LogGapError if it is missing or has another size, CorruptLogError if it lies elsewhere.
     """
     named = to_action(row, Sidecar, table=location.uri, file=entry.file.name)
-    below = relative(named.path, TableRoot.of(f"{location.path}/{SIDECARS}"))
+    below = relative(named.path, TableRoot.of(f"{location.uri}/{SIDECARS}"))
     if is_outside(below):
         what = f"sidecar {named.path} of {entry.file.name} is not in {SIDECARS}"
         raise CorruptLogError(location.uri, what, RESTORE)
@@ -220,7 +220,7 @@ def _head(location: Location, segment: LogSegment) -> TableHead:
     properties = TableProperties.of(metadata.configuration, table=table)
     return TableHead(
         location=location,
-        root=TableRoot.of(location.path),
+        root=TableRoot.of(location.uri),
         segment=segment,
         sidecars=sidecars,
         protocol=protocol,

@@ -84,7 +84,7 @@ class NewerCommits:
         self.outside: set[str] = set()
         self._location, self._table_id, self._operation = location, table_id, operation
         self._refuse = refuse
-        self._root = TableRoot.of(location.path)
+        self._root = TableRoot.of(location.uri)
         self._log: tuple[int, ...] | None = None
         self._marks = {version: mark}
         self._seen: dict[int, tuple[int, ...] | None] = {}

@@ -15,12 +15,13 @@ from maint_assets.errors import UnsupportedLocationError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_S3 = {"s3", "s3a", "s3n"}
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A directory, by its canonical URI: an absolute path on the local file system.
+    """A directory, by its canonical URI: an absolute local path, or ``s3://bucket/prefix``.
 
     Make it with ``of`` from what a person or a config gives; with the constructor only from the
     ``uri`` of another one. Symlinks of the given path are resolved once, by ``of``.
@@ -30,10 +31,12 @@ class Location:
 
     @classmethod
     def of(cls, uri: str) -> Self:
-        """Parse ``/path``, ``relative/path``, ``file:/path`` or ``file:///path``."""
+        """Parse ``/path``, ``relative/path``, ``file:/path``, ``file:///path`` or ``s3://b/path``."""
         match = _SCHEME.match(uri)
         if match is None:
             plain = uri
+        elif match[1].lower() in _S3:
+            return cls(_bucket_uri(uri, uri[len(match[0]) :]))
         elif match[1].lower() == "file":
             plain = unquote(_without_authority(uri[len(match[0]) :]))
         else:
@@ -51,12 +54,22 @@ class Location:
         return cls(path)
 
     @property
+    def is_local(self) -> bool:
+        """Whether it is on the local file system."""
+        return self.uri.startswith("/")
+
+    @property
     def path(self) -> str:
-        """The absolute path on the local file system."""
+        """The absolute local path. Raises UnsupportedLocationError on a store."""
+        if not self.is_local:
+            found = "a table on an object store can only be inspected, and a VACUUM of it planned"
+            raise UnsupportedLocationError(self.uri, found, "copy it to a local disk")
         return self.uri
 
     def below(self, *parts: str) -> Location:
         """The location of a subdirectory."""
+        if not self.is_local:
+            return Location("/".join([self.uri, *parts]))
         return Location(str(Path(self.path, *parts)))
 
     def store(self, *, create: bool = False) -> LocalStore:
@@ -66,6 +79,16 @@ class Location:
     def file(self, relative: str) -> Path:
         """The local path of a file below this directory."""
         return Path(self.path, relative)
+
+
+def _bucket_uri(uri: str, rest: str) -> str:
+    """``s3://bucket/prefix`` in one spelling: without empty components and a slash at the end."""
+    bucket, *names = (name for name in rest.split("/") if name)
+    if not rest.startswith("//") or rest.startswith("///") or not names:
+        raise UnsupportedLocationError(
+            uri, "it does not name a bucket and a prefix", "give s3://bucket/prefix"
+        )
+    return "s3://" + "/".join([bucket, *names])
 
 
 def _without_authority(rest: str) -> str:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError
 
 from maint_assets.errors import GuardError, StorageError
-from maint_assets.storage import read
+from maint_assets.storage import objects, read
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -226,7 +226,7 @@ def put_file(location: Location, path: str, source: pathlib.Path) -> None:
 def _made(location: Location, path: str, body: bytes) -> bool:
     """One attempt of ``put_if_absent``: False if the store reports that the name is taken."""
     try:
-        with read.as_os_error():
+        with objects.as_os_error():
             try:
                 obstore.put(location.store(), path, body, mode="create")
             except AlreadyExistsError:

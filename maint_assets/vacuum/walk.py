@@ -65,7 +65,7 @@ def behind_log_links(location: Location) -> list[str]:
 
     Some keep the log, or old files of it, elsewhere. Raises StorageError.
     """
-    root = f"{location.path}/"
+    root = f"{location.uri}/"
     targets = [each for at in _LOG_DIRECTORIES for each in read.link_targets(location, at)]
     return sorted({each.removeprefix(root) for each in targets if each.startswith(root)})
 

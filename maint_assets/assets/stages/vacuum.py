@@ -125,7 +125,7 @@ def valid_files_stage(run: StageRun) -> StageResult:
     refuse_operation(seen, "vacuum")
     if seen.cutoff_ms is None:
         raise StalePlanError(seen.table, "the snapshot has no cutoff", "run the chain again")
-    root = Location.of(seen.table).path
+    root = Location.of(seen.table).uri
     rows = valid_files(run.rows("snapshot"), table=root, retained=_retained(seen))
     written = run.output.write_rows([rows], VALID_FILES_SCHEMA, VALID_FILES_MEASURES)
     by_reason = {name: written.metrics[f"reason_{name}"] for name in REASONS}
@@ -262,7 +262,7 @@ def _looks(mode: str, location: Location) -> Looks:
 
 def _refuse_workspace_inside(run: StageRun, head: TableHead) -> None:
     """Raise ConfigError if plans and ledgers would be written among the table's own files."""
-    below = relative_name(run.output.location.path, head.root)
+    below = relative_name(run.output.location.uri, head.root)
     if is_outside(below) or is_hidden_path(below, head.metadata.partition_columns, iceberg=False):
         return
     raise ConfigError(

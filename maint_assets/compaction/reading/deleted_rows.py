@@ -35,7 +35,7 @@ def deleted_rows(location: Location, vector: DeletionVector) -> NDArray[np.uint6
     Raises StorageError for a file that cannot be read, CorruptLogError for a vector that differs
     from its descriptor in size, checksum, format or cardinality.
     """
-    root = TableRoot.of(location.path)
+    root = TableRoot.of(location.uri)
     named = vector_path(vector.storage_type, vector.path_or_inline_dv, root)
     try:
         if named is None:

@@ -17,7 +17,7 @@ _FILE = "file://"
 
 def data_path(location: Location, raw: str) -> Path:
     """The file of a path in the log, which is URI-encoded."""
-    return local_path(location, resolved_path(raw, TableRoot.of(location.path)))
+    return local_path(location, resolved_path(raw, TableRoot.of(location.uri)))
 
 
 def local_path(location: Location, path: str) -> Path:

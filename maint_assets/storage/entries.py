@@ -1,0 +1,42 @@
+"""What a look at a storage returns: directory entries, and the identity of a file."""
+
+from __future__ import annotations
+
+import stat
+from typing import NamedTuple
+
+import msgspec
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """A directory entry: name, size in bytes, last modification in ms since the epoch."""
+
+    name: str
+    size: int
+    modified_ms: int
+
+
+class Entries(NamedTuple):
+    """Direct entries of one directory, as columns.
+
+    ``names`` are last path components, ``modes`` are ``os.stat_result.st_mode``.
+    """
+
+    names: list[str]
+    modes: list[int]
+    sizes: list[int]
+    modified_ms: list[int]
+
+    def directories(self) -> list[str]:
+        """Names of the entries that are directories."""
+        pairs = zip(self.names, self.modes, strict=True)
+        return [name for name, mode in pairs if stat.S_ISDIR(mode)]
+
+
+class FileId(NamedTuple):
+    """What tells one regular file from another."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int

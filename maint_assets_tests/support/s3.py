@@ -1,0 +1,108 @@
+"""A real S3 server (SeaweedFS from PyPI) for tests, and tables on it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+BUCKET = "bucket"
+START_SECONDS = 60
+_ARGUMENTS = (
+    "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-master.volumeSizeLimitMB=64",
+    "-volume.max=500", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0",
+)  # fmt: skip
+_PORTS = ("master.port", "volume.port", "filer.port", "s3.port")
+_KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret"}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server, by the environment in which programs find it."""
+
+    environment: dict[str, str]
+
+    def store(self) -> S3Store:
+        """Its only bucket."""
+        return S3Store(
+            BUCKET,
+            endpoint=self.environment["AWS_ENDPOINT_URL"],
+            region="us-east-1",
+            access_key_id=_KEYS["AWS_ACCESS_KEY_ID"],
+            secret_access_key=_KEYS["AWS_SECRET_ACCESS_KEY"],
+            client_options={"allow_http": True},
+        )
+
+    def upload(self, directory: Path, prefix: str) -> str:
+        """Copy a table to a prefix of the bucket; its URI."""
+        store = self.store()
+        for file in directory.rglob("*"):
+            if file.is_file():
+                obstore.put(store, f"{prefix}/{file.relative_to(directory)}", file.read_bytes())
+        return f"s3://{BUCKET}/{prefix}"
+
+    def keys(self, prefix: str) -> set[str]:
+        """The keys below a prefix, relative to it."""
+        found = obstore.list(self.store(), f"{prefix}/").collect()
+        return {each["path"].removeprefix(f"{prefix}/") for each in found}
+
+
+@contextlib.contextmanager
+def running(directory: Path) -> Iterator[Server]:
+    """A server that keeps its data in a directory."""
+    ports = [f"-{name}={port}" for name, port in zip(_PORTS, _free(len(_PORTS)), strict=True)]
+    program = Path(sys.executable).with_name("weed")
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [program, "server", f"-dir={directory}", *_ARGUMENTS, *ports],
+            env=os.environ | _KEYS,
+            stdout=log,
+            stderr=log,
+        )
+    endpoint = f"http://127.0.0.1:{ports[-1].rpartition('=')[2]}"
+    settings = {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}
+    try:
+        server = Server(_KEYS | settings)
+        _wait(process, server, directory / "log")
+        yield server
+    finally:
+        process.terminate()
+        process.wait(START_SECONDS)
+
+
+def _wait(process: subprocess.Popen[bytes], server: Server, log: Path) -> None:
+    """Wait until the server stores an object, which makes the bucket."""
+    until = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            obstore.put(server.store(), "ready", b"yes")
+        except BaseError as error:
+            if process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(log.read_text(errors="replace")[-2000:]) from error
+            time.sleep(0.2)
+        else:
+            return
+
+
+def _free(count: int) -> list[int]:
+    """Free ports below 10,000 less than the last, where the server puts its gRPC ports."""
+    held = [socket.socket() for _ in range(count)]
+    for each in held:
+        while True:
+            with contextlib.suppress(OSError):
+                each.bind(("127.0.0.1", 10_000 + int.from_bytes(os.urandom(2)) % 40_000))
+                break
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
