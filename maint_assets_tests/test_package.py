@@ -34,6 +34,7 @@ def test_all_settings_of_a_table_are_public() -> None:
     assert settings <= set(maint_assets.__all__)
 
 
+@pytest.mark.jvm
 @pytest.mark.long
 def test_the_wheel_plans_a_vacuum_from_a_fresh_environment(tmp_path: Path) -> None:
     table = TableBuilder(tmp_path / "t").at(days_ago=9).create().add("a", "b")

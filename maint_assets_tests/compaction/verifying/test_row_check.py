@@ -205,6 +205,7 @@ def test_a_run_compares_and_tells_what_it_was_asked(
     assert report.done.verified_bins == report.json()["verified_bins"] == len(compared)
 
 
+@pytest.mark.jvm
 @pytest.mark.long
 def test_a_faulty_writer_on_the_executors_commits_nothing(tmp_path: Path) -> None:
     table = TableBuilder(tmp_path / "t").create(partition_columns=["day"])
