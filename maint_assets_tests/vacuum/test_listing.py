@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maint_assets.delta.names import is_hidden
-from maint_assets.storage import read
+from maint_assets.storage import local, read
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.listing import _batched, _rows, _Top, _tree_rows
 from maint_assets.vacuum.walk import Walk
@@ -37,14 +37,14 @@ def test_an_entry_that_vanished_is_left_out(
 ) -> None:
     for name in "abcd":
         (tmp_path / name).touch()
-    taken = read.itertools.islice
+    taken = local.itertools.islice
 
     def late(entries: object, count: int) -> list[object]:
         found = list(taken(entries, count))  # type: ignore[call-overload]
         (tmp_path / "c").unlink(missing_ok=True)
         return found
 
-    monkeypatch.setattr(read.itertools, "islice", late)
+    monkeypatch.setattr(local.itertools, "islice", late)
     walk = walk_of(tmp_path)
     [entries] = read.directory(walk.location, "")
 

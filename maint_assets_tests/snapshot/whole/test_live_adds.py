@@ -200,7 +200,7 @@ def test_checkpoint_whose_actions_are_no_structs_is_named(tmp_path: Path, action
 
     for of in (full_actions_of, actions_of):
         with pytest.raises(CorruptLogError, match=f"{action} is a column of int64"):
-            list(of(str(tmp_path), [unit]))
+            list(of(Location.of(str(tmp_path)), [unit]))
 
 
 @pytest.mark.parametrize("what", DAMAGED)
