@@ -249,6 +249,30 @@ def test_a_clustered_table_is_clustered_as_delta_does(
     assert DeltaTable(ours).version() == version
 
 
+@pytest.mark.parametrize("names", [["the s", "1a", "ü", "x"], ["a.b", "_x", "tick`s", "123"]])
+def test_clustering_columns_are_quoted_as_delta_quotes_them(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting, names: list[str]
+) -> None:
+    """delta-spark clusters files again whose tag has another text."""
+    columns = [f"`{name.replace('`', '``')}`" for name in names]
+    for path in (tmp_path / "ours", tmp_path / "theirs"):
+        spark.sql(
+            f"CREATE TABLE {sql_of(path)} ({', '.join(f'{each} INT' for each in columns)}) "
+            f"USING delta CLUSTER BY ({', '.join(columns)}) "
+            "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+        ).collect()
+        for value in (1, 2):
+            spark.sql(f"INSERT INTO {sql_of(path)} VALUES ({value}, 2, 3, 4)").collect()
+
+    compacting(tmp_path / "ours").compact()
+    spark.sql(f"OPTIMIZE {sql_of(tmp_path / 'theirs')}").collect()
+
+    (ours,), (theirs,) = adds(tmp_path / "ours"), adds(tmp_path / "theirs")
+    assert ours["tags"]["ZCUBE_ZORDER_BY"] == theirs["tags"]["ZCUBE_ZORDER_BY"]
+    found, expected = commit_info(tmp_path / "ours"), commit_info(tmp_path / "theirs")
+    assert found["operationParameters"] == expected["operationParameters"]
+
+
 def test_one_row_more_makes_delta_rewrite_the_whole_cube_and_us_the_row(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:

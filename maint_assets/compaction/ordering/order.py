@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     Path = tuple[str, ...]
 
+_PLAIN = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+
 CUBE_TAG, COLUMNS_TAG = "ZCUBE_ID", "ZCUBE_ZORDER_BY"
 """Delta's tags of clustered files: id of the run that ordered them, logical column names."""
 
@@ -51,8 +53,13 @@ class Ordering:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The columns as in SQL: parts joined by dots, quoted where necessary."""
-        return tuple(".".join(map(_quoted, name)) for name in self.names)
+        """The columns as in SQL: parts joined by dots, quoted where delta-spark quotes them.
+
+        In a clustering it quotes all but plain identifiers. It compares the texts with its own, and
+        clusters files again whose text differs.
+        """
+        quoted = _quoted_unless_plain if self.clustering else _quoted
+        return tuple(".".join(map(quoted, name)) for name in self.names)
 
     @property
     def cube_tag(self) -> str:
@@ -212,4 +219,12 @@ def _lower(path: Path) -> Path:
 
 
 def _quoted(part: str) -> str:
-    return f"`{part.replace('`', '``')}`" if "." in part or "`" in part else part
+    return _in_backticks(part) if "." in part or "`" in part else part
+
+
+def _quoted_unless_plain(part: str) -> str:
+    return part if _PLAIN.fullmatch(part) else _in_backticks(part)
+
+
+def _in_backticks(part: str) -> str:
+    return f"`{part.replace('`', '``')}`"
