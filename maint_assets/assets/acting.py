@@ -114,7 +114,7 @@ def _marked(run: StageRun) -> Path:
     mark = place.file(f"{_UNSETTLED}/{run.stage}.{run.run_ids[0]}")
     try:
         mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.write_text(Location.of(run.table.uri).uri, encoding="utf-8")
+        mark.write_text(run.location.uri, encoding="utf-8")
     except OSError as error:
         found = f"the workspace {place.uri} cannot be written ({one_line(error)})"
         raise StorageError(run.table.uri, found, "free disk space and run again") from error
@@ -124,7 +124,7 @@ def _marked(run: StageRun) -> Path:
 def _settled(run: StageRun, *, wait_s: float) -> int:
     """The number of this stage's batches that are still open after waiting for them."""
     ledger, until = run.output.rows_location, time.monotonic() + wait_s
-    table, schema = Location.of(run.table.uri), _LEDGERS[run.stage]
+    table, schema = run.location, _LEDGERS[run.stage]
     left = 0
     with contextlib.suppress(MaintError, OSError):  # the intents are left to the next run
         while left := settle(ledger, schema=schema, table=table, is_over=_is_over):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from maint_assets.assets.numbers import human_time
 from maint_assets.errors import StalePlanError
-from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import types as T
@@ -34,7 +33,7 @@ class Approval:
         Also if the table was elsewhere when it was planned (``uri`` has changed in the config). A
         plan whose execution failed or was interrupted may be executed again.
         """
-        if Location.of(table) != Location.of(run.table.uri):
+        if table != run.location.uri:
             found = (
                 f"plan {digest} is of {table}, and table {run.table.name} has another location now"
             )

@@ -92,6 +92,15 @@ class StageRun:
         return parallelism(self.spark)
 
     @property
+    def location(self) -> Location:
+        """The location of the table."""
+        return Location.of(self.table.uri)
+
+    def located(self, uri: str) -> Location:
+        """The location that a former stage recorded by its canonical URI."""
+        return Location(uri)
+
+    @property
     def output(self) -> StageDataset:
         """The dataset that this stage writes."""
         return self.store.dataset(self.table.name, self.stage, self.run_ids[0])

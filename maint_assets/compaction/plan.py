@@ -9,10 +9,10 @@ from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.newer_commits import refuse_old, refuse_other_table
-from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
 
 DEFAULT_TARGET_BYTES = 256 * 1024 * 1024
 
@@ -70,14 +70,15 @@ class CompactionPlan:
         return max(self.bins, -(-self.bytes // self.selection.target_bytes))
 
 
-def ready_head(plan: CompactionPlan, *, max_age_ms: int, now_ms: int) -> TableHead:
+def ready_head(
+    plan: CompactionPlan, location: Location, *, max_age_ms: int, now_ms: int
+) -> TableHead:
     """The table at the planned version, if the plan may be executed.
 
     Raises StalePlanError, UnsupportedFeatureError, LogGapError or CorruptLogError. Conflicts with
     newer commits are checked at each commit.
     """
     refuse_old(plan.table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
-    location = Location.of(plan.table)
     newest = table_head(location)
     refuse_other_table(newest, table_id=plan.table_id, version=plan.version)
     refuse_unsupported(newest.protocol, Operation.REWRITE, table=plan.table)

@@ -39,7 +39,6 @@ from maint_assets.log_cleanup.sidecars import referenced_sidecars, sidecar_paths
 from maint_assets.log_cleanup.soundness import soundness_of_each
 from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
 from maint_assets.storage import read, write
-from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from maint_assets.log_cleanup.log_directory import LogDirectory
     from maint_assets.log_cleanup.plan import LogCleanupPlan
     from maint_assets.snapshot.log import Checkpoint
+    from maint_assets.storage.location import Location
 
     AnchorFiles = Mapping[str, tuple[int, int] | None]
 
@@ -72,9 +72,9 @@ _FILE_EXISTS = write.Deletion("skipped", "the file that this checksum belongs to
 _NAMED_AGAIN = write.Deletion("skipped", "named by a checkpoint that stays")
 
 
-def refuse_clock_skew(table: str, *, now_ms: int) -> None:
+def refuse_clock_skew(location: Location, *, now_ms: int) -> None:
     """Raise GuardError when the clock of the file system differs from ours: ages would be wrong."""
-    write.refuse_clock_skew(Location.of(table), LOG, now_ms=now_ms)
+    write.refuse_clock_skew(location, LOG, now_ms=now_ms)
 
 
 def proven_anchor(location: Location, plan: LogCleanupPlan, cluster: Cluster) -> AnchorFiles | None:

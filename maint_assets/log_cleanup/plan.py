@@ -14,13 +14,13 @@ from maint_assets.log_cleanup.commit_times import InCommitTimes
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import newest_head
 from maint_assets.snapshot.newer_commits import refuse_old, refuse_other_table
-from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from maint_assets.delta.properties import TableProperties
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
 
     Kept = Callable[[TableProperties], int]
 
@@ -167,7 +167,13 @@ def retention_ms(
 
 
 def ready_head(
-    plan: LogCleanupPlan, *, max_age_ms: int, force: bool, kept_ms: Kept, now_ms: int
+    plan: LogCleanupPlan,
+    location: Location,
+    *,
+    max_age_ms: int,
+    force: bool,
+    kept_ms: Kept,
+    now_ms: int,
 ) -> TableHead:
     """The head of the planned table, after all checks that its plan may still be executed.
 
@@ -176,7 +182,7 @@ def ready_head(
     """
     table = plan.table
     refuse_old(table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
-    head = newest_head(Location.of(table))
+    head = newest_head(location)
     refuse_other_table(head, table_id=plan.table_id, version=plan.version)
     refuse_other_commit(head.location, plan.version, plan.commit_mark)
     refuse_unsupported(head.protocol, Operation.CLEAN_LOG, table=table)

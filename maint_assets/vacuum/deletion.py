@@ -32,7 +32,6 @@ from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, contiguous_after, log_files
 from maint_assets.snapshot.newer_commits import NewerCommits, refuse_old, refuse_other_table
 from maint_assets.storage import read, write
-from maint_assets.storage.location import Location
 from maint_assets.vacuum.aliases import are_linked, identity_marks, planned_marks
 from maint_assets.vacuum.diff import DIFF_SCHEMA
 
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
     from maint_assets.delta.properties import TableProperties
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
     from maint_assets.vacuum.plan import Limits, VacuumPlan
 
 SMALL_PLAN = 5_000
@@ -85,14 +85,13 @@ class _Planned(NamedTuple):
     is_directory: bool
 
 
-def ready_head(plan: VacuumPlan, limits: Limits, *, now_ms: int) -> TableHead:
+def ready_head(plan: VacuumPlan, location: Location, limits: Limits, *, now_ms: int) -> TableHead:
     """The head of the planned table, after all checks that its plan may still be executed.
 
     Raises StalePlanError, UnsupportedFeatureError, LogGapError or GuardError; changes nothing.
     """
     max_age_ms = limits.plan_max_age_ms
     refuse_old(plan.table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
-    location = Location.of(plan.table)
     head = table_head(location)
     refuse_other_table(head, table_id=plan.table_id, version=plan.version)
     refuse_unsupported(head.protocol, Operation.VACUUM, table=plan.table)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from maint_assets.commit.transaction import commit_record
 from maint_assets.delta.timestamps import utc
 from maint_assets.snapshot.head import table_head
-from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
     from maint_assets.vacuum.plan import Deleted, VacuumPlan
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,12 @@ def start(head: TableHead, plan: VacuumPlan, *, now_ms: Callable[[], int]) -> in
 
 
 def end(
-    plan: VacuumPlan, done: Deleted, *, now_ms: Callable[[], int], is_whole: bool = True
+    location: Location,
+    plan: VacuumPlan,
+    done: Deleted,
+    *,
+    now_ms: Callable[[], int],
+    is_whole: bool = True,
 ) -> int:
     """Commit VACUUM END and return its version.
 
@@ -54,7 +59,7 @@ def end(
         "numVacuumedDirectories": str(plan.scanned_directories),
     }
     status = "COMPLETED" if is_whole and not done.failed else "FAILED"
-    head = table_head(Location.of(plan.table))
+    head = table_head(location)
     return commit_record(
         head, "VACUUM END", parameters={"status": status}, metrics=metrics, now_ms=now_ms
     )

@@ -302,7 +302,9 @@ def _ready(path: Path, *, now_ms: int, asked_ms: int | None = None, **plan: Any)
     def kept_ms(properties: TableProperties) -> int:
         return asked_ms or max(properties.log_retention_ms, properties.deleted_file_retention_ms)
 
-    ready_head(type(made)(**values), max_age_ms=DAY_MS, force=False, kept_ms=kept_ms, now_ms=now_ms)
+    plan = type(made)(**values)
+    location = Location.of(plan.table)
+    ready_head(plan, location, max_age_ms=DAY_MS, force=False, kept_ms=kept_ms, now_ms=now_ms)
 
 
 def test_a_plan_of_a_clock_that_ran_ahead_is_refused(tmp_path: Path):

@@ -273,7 +273,7 @@ class Racing:
         self, plan: CompactionPlan, parts: list[Part], clock: Callable[[], int], *, max_bytes: int
     ) -> Iterator[list[dict[str, Any]]]:
         """The ledger of each batch, as the executing stage writes it."""
-        head = ready_head(plan, max_age_ms=DAY_MS, now_ms=_now_ms())
+        head = ready_head(plan, Location.of(plan.table), max_age_ms=DAY_MS, now_ms=_now_ms())
         found = rewrite_tasks(
             self.spark,
             parts,

@@ -41,7 +41,6 @@ from maint_assets.errors import MaintError, RewriteError, StoppedError
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
-from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,7 +109,7 @@ def compaction_bins_stage(run: StageRun) -> StageResult:
     seen = run.summary("snapshot", SnapshotSummary)
     refuse_mismatch(seen)
     refuse_operation(seen, "rewrite")
-    head = table_head(Location.of(seen.table), version=seen.version)
+    head = table_head(run.located(seen.table), version=seen.version)
     refuse_other_commit(head.location, seen.version, seen.commit_mark)
     selection = asked_selection(run.table.compaction)
     how = rewriting(head, selection)
@@ -177,7 +176,8 @@ def _terms(run: StageRun, plan: CompactionPlan) -> ExecutionParameters:
     """The parameters of the execution. Raises whatever forbids it."""
     settings = run.table.compaction
     max_age_ms = milliseconds(settings.plan_max_age)
-    head = ready_head(plan, max_age_ms=max_age_ms, now_ms=run.now_ms())
+    location = run.located(plan.table)
+    head = ready_head(plan, location, max_age_ms=max_age_ms, now_ms=run.now_ms())
     if plan.files and not settings.allow_clock_skew:
         refuse_clock_skew(head.location, now_ms=run.now_ms())
     return ExecutionParameters(plan, head, rewriting(head, plan.selection), run.now_ms)

@@ -56,7 +56,6 @@ from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import Checkpoint
 from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
-from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from maint_assets.config import LogCleanupSettings
     from maint_assets.log_cleanup.boundary import Proven
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ def expired_logs_stage(run: StageRun) -> StageResult:
     refuse_mismatch(seen)
     refuse_operation(seen, "clean_log")
     asked = _asked_terms(seen, run.table.log_cleanup, planned_ms=run.now_ms())
-    refuse_other_commit(Location.of(seen.table), seen.version, seen.commit_mark)
+    refuse_other_commit(run.located(seen.table), seen.version, seen.commit_mark)
     told_all = _planned(run, asked)
     written = run.output.written_rows(told_all.written, EXPIRED_SCHEMA)
     found, metrics = told_all.findings, written.metrics
@@ -176,6 +176,7 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
     refuse_other_rows(run, "expired_logs", EXPIRED_SCHEMA, marks=marks, digest=plan.digest)
     head = ready_head(
         plan,
+        run.located(plan.table),
         max_age_ms=milliseconds(settings.plan_max_age),
         force=settings.force,
         kept_ms=partial(_kept_ms, settings=settings, table=plan.table),
@@ -183,7 +184,7 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
     )
     _refuse_more_kept(plan, settings)
     if plan.files and not settings.allow_clock_skew:
-        refuse_clock_skew(plan.table, now_ms=run.now_ms())
+        refuse_clock_skew(head.location, now_ms=run.now_ms())
     started = time.monotonic()
     logger.info("Starting the deletion of log files older than %s", _gmt(plan.cutoff_ms))
     refuse_unrecorded(run.output.rows_location, plan.files)
@@ -216,7 +217,7 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
     written = Dataset(recorded_files, plan.digest, {})
     run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
     made = run.result(written, summary)
-    _raise_failed(plan, summary)
+    _raise_failed(head.location, plan, summary)
     return made
 
 
@@ -285,7 +286,7 @@ def _lite_notes(run: StageRun, seen: SnapshotSummary, found: Findings) -> list[s
 
 def _planned(run: StageRun, asked: Terms) -> _Planned:
     """The rows of the plan, written by the task that computes them."""
-    place = Location.of(run.table.uri)
+    place = run.location
     target = Target(run.output.rows_location.path, arrow_schema(EXPIRED_SCHEMA), EXPIRED_MEASURES)
 
     def planned(some: list[_Asked]) -> Iterator[pa.RecordBatch]:
@@ -300,7 +301,7 @@ def _planned(run: StageRun, asked: Terms) -> _Planned:
 
 def _proven(run: StageRun, asked: Terms) -> Proven:
     """Verdicts on possible anchors of a large log; for small logs the planning task finds them."""
-    log = log_directory(Location.of(run.table.uri))
+    log = log_directory(run.location)
     if not asked.enabled or asked.mode == "spark" or is_small(log):
         return {}
     with run.output.scratch() as scratch:
@@ -357,7 +358,7 @@ def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
     if not plan.files:
         return Cleaned({}, 0, plan.earliest_version_before, seen.log_files, seen.log_bytes, 0)
     ledger = run.output.rows_location
-    is_repeated, places = bool(ledger_files(ledger)), Places(Location.of(plan.table), ledger)
+    is_repeated, places = bool(ledger_files(ledger)), Places(run.located(plan.table), ledger)
     with run.output.scratch() as scratch, typed_errors():
         anchor = proven_anchor(places.table, plan, Cluster(run.spark, run.parallelism, scratch))
     with acting(run, plan.files, digest=plan.digest), typed_errors():
@@ -372,17 +373,19 @@ def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
     return done
 
 
-def _raise_failed(plan: LogCleanupPlan, summary: DeletedLogsSummary) -> None:
+def _raise_failed(location: Location, plan: LogCleanupPlan, summary: DeletedLogsSummary) -> None:
     if summary.failed:
         raise DeletionFailedError(
             plan.table,
             f"{summary.failed} of {plan.files} planned log files could not be deleted",
             f"see each in the ledger {summary.ledger}, mend the cause and clean the log again",
         )
-    _refuse_unreadable(plan, summary)
+    _refuse_unreadable(location, plan, summary)
 
 
-def _refuse_unreadable(plan: LogCleanupPlan, summary: DeletedLogsSummary) -> None:
+def _refuse_unreadable(
+    location: Location, plan: LogCleanupPlan, summary: DeletedLogsSummary
+) -> None:
     """Raise LogGapError if a version that was to be kept cannot be replayed any more."""
     if not plan.files:
         return
@@ -393,7 +396,6 @@ def _refuse_unreadable(plan: LogCleanupPlan, summary: DeletedLogsSummary) -> Non
             f"can be read from version {found} on, planned was {promised}",
             "see what else changed the log; the ledger names what was deleted here",
         )
-    location = Location.of(plan.table)
     for version in (found, None):
         table_head(location, version=version)
 

@@ -30,7 +30,6 @@ from maint_assets.snapshot.summary import (
     snapshot_summary,
 )
 from maint_assets.storage import read
-from maint_assets.storage.location import Location
 from maint_assets.vacuum import history
 from maint_assets.vacuum.aliases import NO_ALIASES, Aliases, aliases, are_linked
 from maint_assets.vacuum.cross_checks import are_missing
@@ -82,11 +81,12 @@ if TYPE_CHECKING:
     from maint_assets.config import VacuumSettings
     from maint_assets.datasets.rows import Rows
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
 
 
 def snapshot_stage(run: StageRun) -> StageResult:
     """Replay the newest version, and fix the cutoff for the whole chain."""
-    head = table_head(Location.of(run.table.uri))
+    head = table_head(run.location)
     mark = commit_mark(head.location, head.version)
     refuse_unsupported(head.protocol, Operation.READ, table=head.table)
     _refuse_workspace_inside(run, head)
@@ -121,12 +121,11 @@ def valid_files_stage(run: StageRun) -> StageResult:
     refuse_mismatch(seen)
     asked = run.table.vacuum.retention
     if seen.refused.get("vacuum") and seen.cutoff_ms is None and asked is not None:
-        asked_retention_ms(table_head(Location.of(run.table.uri)), run.table.vacuum)
+        asked_retention_ms(table_head(run.location), run.table.vacuum)
     refuse_operation(seen, "vacuum")
     if seen.cutoff_ms is None:
         raise StalePlanError(seen.table, "the snapshot has no cutoff", "run the chain again")
-    root = Location.of(seen.table).uri
-    rows = valid_files(run.rows("snapshot"), table=root, retained=_retained(seen))
+    rows = valid_files(run.rows("snapshot"), table=seen.table, retained=_retained(seen))
     written = run.output.write_rows([rows], VALID_FILES_SCHEMA, VALID_FILES_MEASURES)
     by_reason = {name: written.metrics[f"reason_{name}"] for name in REASONS}
     summary = ValidFilesSummary(
@@ -139,7 +138,7 @@ def listing_stage(run: StageRun) -> StageResult:
     """List the files under the table root, or those of an inventory, or those the log removed."""
     seen = run.summary("snapshot", SnapshotSummary)
     started = time.monotonic()
-    written = _listed(run, _walk(seen), seen)
+    written = _listed(run, _walk(run, seen), seen)
     seconds = time.monotonic() - started
     summary = ListingSummary(
         snapshot_run=run.run_of("snapshot"),
@@ -169,8 +168,8 @@ def _listed(run: StageRun, walk: Walk, seen: SnapshotSummary) -> Dataset:
     return _written_listing(run, [listing(run.spark, walk, parallelism=run.parallelism)])
 
 
-def _walk(seen: SnapshotSummary) -> Walk:
-    location = Location.of(seen.table)
+def _walk(run: StageRun, seen: SnapshotSummary) -> Walk:
+    location = run.located(seen.table)
     return Walk(
         location=location,
         partition_columns=seen.partition_columns,
@@ -199,7 +198,8 @@ def _written_inventory(run: StageRun, rows: list[Rows], source: str) -> Dataset:
 def _removed_files(run: StageRun, seen: SnapshotSummary) -> Rows:
     log = _expired_log(seen)
     refuse_incomplete(log, table=seen.table)
-    return removed_files(run.rows("snapshot"), log, _walk(seen), cutoff_ms=seen.cutoff_ms or 0)
+    walk = _walk(run, seen)
+    return removed_files(run.rows("snapshot"), log, walk, cutoff_ms=seen.cutoff_ms or 0)
 
 
 def _expired_log(seen: SnapshotSummary) -> ExpiredLog:
@@ -219,7 +219,7 @@ def diff_stage(run: StageRun) -> StageResult:
             run.spark,
             sources,
             cutoff_ms=seen.cutoff_ms or 0,
-            looks=_looks(found.mode, Location.of(seen.table)),
+            looks=_looks(found.mode, run.located(seen.table)),
             parallelism=run.parallelism,
             scratch=scratch,
         )
@@ -234,14 +234,14 @@ def diff_stage(run: StageRun) -> StageResult:
 def _aliases(run: StageRun, seen: SnapshotSummary, *, linked: int, unlisted: int) -> Aliases:
     """Paths of the plan that are the same files as live ones outside the root or behind links."""
     is_odd, is_linked = unlisted > 0, seen.outside or linked
-    if not is_odd and not is_linked and not read.has_mounts(Location.of(seen.table)):
+    if not is_odd and not is_linked and not read.has_mounts(run.located(seen.table)):
         return NO_ALIASES
     with run.output.scratch() as scratch:
         return aliases(
             run.spark,
             run.output.parts(),
             run.upstream("snapshot").parts(),
-            location=Location.of(seen.table),
+            location=run.located(seen.table),
             retained=_retained(seen),
             everywhere=is_odd,
             parallelism=run.parallelism,

@@ -24,7 +24,6 @@ from maint_assets.datasets.ledger import (
     tally,
 )
 from maint_assets.errors import DeletionFailedError, MaintError, StorageError
-from maint_assets.storage.location import Location
 from maint_assets.vacuum import history
 from maint_assets.vacuum.cross_checks import CHECKS_PER_TASK, missing_files
 from maint_assets.vacuum.deletion import (
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from maint_assets.assets.stage_run import StageRun
     from maint_assets.config import VacuumSettings
     from maint_assets.snapshot.head import TableHead
+    from maint_assets.storage.location import Location
     from maint_assets.vacuum.plan import VacuumPlan
 
 
@@ -59,7 +59,8 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     DeletionFailedError when planned paths are still there afterwards.
     """
     plan = _approved_plan(run, approval)
-    head = ready_head(plan, _limits(run.table.vacuum), now_ms=run.now_ms())
+    location = run.located(plan.table)
+    head = ready_head(plan, location, _limits(run.table.vacuum), now_ms=run.now_ms())
     history.log_planned(plan, dry_run=False)
     started = time.monotonic()
     done = _recorded_run(run, plan, head)
@@ -122,16 +123,16 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
     except BaseException:  # Terminate too: the log must not end with START
         with contextlib.suppress(MaintError, OSError):  # what ended the deletion is what to tell
             found = _deleted_of(tally(run.output.rows_location))
-            history.end(plan, found, now_ms=run.now_ms, is_whole=False)
+            history.end(head.location, plan, found, now_ms=run.now_ms, is_whole=False)
         raise
-    end_version = history.end(plan, done, now_ms=run.now_ms)
+    end_version = history.end(head.location, plan, done, now_ms=run.now_ms)
     return replace(done, start_version=start_version, end_version=end_version)
 
 
 def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
     parts, ledger = run.upstream("diff").parts(), run.output.rows_location
     is_repeated = bool(ledger_files(ledger))
-    places = Places(Location.of(plan.table), ledger)
+    places = Places(run.located(plan.table), ledger)
     jobs = [deletion(run.spark, parts, plan, places=places, parallelism=run.parallelism)]
     if plan.paths > SMALL_PLAN and plan.directories:
         jobs.append(directory_deletion(run.spark, parts, plan, places=places))
@@ -204,7 +205,7 @@ def _active_missing(run: StageRun, plan: VacuumPlan) -> int | None:
     """The number of live files that are missing now; None if an interrupt ended the count."""
     try:
         kept = run.rows("valid_files", task_rows=CHECKS_PER_TASK)
-        counts = missing_files(kept, location=Location.of(plan.table)).collect()
+        counts = missing_files(kept, location=run.located(plan.table)).collect()
     except (*SPARK_ERRORS, OSError, *INTERRUPTS):
         if not run.is_stopping:
             raise
