@@ -13,16 +13,20 @@ if TYPE_CHECKING:
     from maint_assets.assets.stage_store import StageStore
     from maint_assets.config import (
         CompactionSettings,
+        CredentialSettings,
         LogCleanupSettings,
+        StorageSettings,
         TableSettings,
         VacuumSettings,
     )
 
 __all__ = [
     "CompactionSettings",
+    "CredentialSettings",
     "DeltaMaintenanceComponent",
     "LogCleanupSettings",
     "StageStore",
+    "StorageSettings",
     "TableSettings",
     "VacuumSettings",
     "build_maintenance_assets",
@@ -31,9 +35,11 @@ __all__ = [
 
 _MODULES = {
     "CompactionSettings": "config",
+    "CredentialSettings": "config",
     "DeltaMaintenanceComponent": "assets.component",
     "LogCleanupSettings": "config",
     "StageStore": "assets.stage_store",
+    "StorageSettings": "config",
     "TableSettings": "config",
     "VacuumSettings": "config",
     "build_maintenance_assets": "assets.factory",

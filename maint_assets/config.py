@@ -7,7 +7,7 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 from pydantic import (
@@ -22,6 +22,9 @@ from pydantic import (
 
 from maint_assets.errors import ConfigError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _UNIT_MS = {
     "millisecond": 1,
     "second": 1000,
@@ -34,6 +37,7 @@ _UNIT_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 _DURATION = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9_]+")
+_S3 = re.compile(r"s3[an]?://([^/]+)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 
 DEFAULT_CONFIG = "maintenance.yaml"
@@ -177,6 +181,82 @@ class LogCleanupSettings(_Model):
         return self
 
 
+def _variable_name(text: object) -> object:
+    """The name of ``$NAME`` or ``${NAME}``. Raises ValueError, which must not show the text."""
+    match = _VARIABLE.fullmatch(text) if isinstance(text, str) else None
+    if text is not None and match is None:
+        raise ValueError("give the name of an environment variable, $NAME: no secret belongs here")
+    return None if match is None else match[1] or match[2]
+
+
+VariableName = Annotated[
+    str | None,
+    BeforeValidator(_variable_name),
+    WithJsonSchema({"type": "string", "pattern": r"^\$(\w+|\{[^}]*\})$"}),
+]
+
+
+class CredentialSettings(_Model):
+    """Who reads and writes an object store: by default, whoever the environment says.
+
+    ``access_key_id``, ``secret_access_key`` and ``session_token`` are names of environment
+    variables, which the driver and each executor must have. ``anonymous`` signs no request.
+    """
+
+    access_key_id: VariableName = None
+    secret_access_key: VariableName = None
+    session_token: VariableName = None
+    anonymous: bool = False
+
+    @model_validator(mode="after")
+    def _is_one_way(self) -> CredentialSettings:
+        key, secret = self.access_key_id is not None, self.secret_access_key is not None
+        if key != secret or (self.session_token is not None and not key):
+            raise ValueError("access_key_id and secret_access_key go together")
+        if self.anonymous and key:
+            raise ValueError("either anonymous or an access key")
+        return self
+
+
+def _credentials(value: object) -> object:
+    """The settings that a word stands for."""
+    if value is None or value == "environment":
+        return {}
+    return {"anonymous": True} if value == "anonymous" else value
+
+
+Credentials = Annotated[
+    CredentialSettings,
+    BeforeValidator(
+        _credentials,
+        json_schema_input_type=Literal["environment", "anonymous"] | CredentialSettings | None,
+    ),
+]
+
+
+class StorageSettings(_Model):
+    """How the object store of a table is reached; what is not set is taken from the environment.
+
+    ``kms_key_id`` is the key for ``encryption`` of new objects by ``aws:kms``.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool | None = None
+    requester_pays: bool = False
+    encryption: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None = None
+    kms_key_id: str | None = None
+    credentials: Credentials = CredentialSettings()
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> StorageSettings:
+        if self.endpoint is not None and not re.match(r"https?://[^@/]+/?$", self.endpoint):
+            raise ValueError("endpoint reads like 'https://host:port', without a user")
+        if self.kms_key_id is not None and not (self.encryption or "").startswith("aws:kms"):
+            raise ValueError("kms_key_id goes with encryption aws:kms or aws:kms:dsse")
+        return self
+
+
 class TableSettings(_Model):
     """One table: its name in keys and the UI, where it lies, and what is done to it."""
 
@@ -186,6 +266,7 @@ class TableSettings(_Model):
     vacuum: VacuumSettings = VacuumSettings()
     compaction: CompactionSettings = CompactionSettings()
     log_cleanup: LogCleanupSettings = LogCleanupSettings()
+    storage: StorageSettings = StorageSettings()
     schedule: str | None = None
     owners: tuple[str, ...] = ()
 
@@ -201,6 +282,8 @@ _MODELS: dict[str, type[BaseModel]] = {
     "vacuum": VacuumSettings,
     "compaction": CompactionSettings,
     "log_cleanup": LogCleanupSettings,
+    "storage": StorageSettings,
+    "credentials": CredentialSettings,
 }
 
 
@@ -310,11 +393,39 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def resolved(settings: Maintenance, base: Path, *, source: str) -> Maintenance:
     """The settings with environment variables expanded and relative paths below ``base``."""
     tables = tuple(
-        table.model_copy(update={"uri": _absolute(table.uri, base, source=source)})
+        _with_spark_storage(
+            table.model_copy(update={"uri": _absolute(table.uri, base, source=source)}),
+            settings.spark,
+        )
         for table in settings.tables
     )
     workspace = _absolute(settings.workspace, base, source=source)
     return settings.model_copy(update={"workspace": workspace, "tables": tables})
+
+
+def _with_spark_storage(table: TableSettings, spark: Mapping[str, str]) -> TableSettings:
+    """The table with ``spark.hadoop.fs.s3a.*`` for what its ``storage`` leaves open; no secrets."""
+    match, own = _S3.match(table.uri), table.storage
+    if match is None:
+        return table
+
+    def of_spark(key: str) -> str | None:
+        of_bucket = spark.get(f"spark.hadoop.fs.s3a.bucket.{match[1]}.{key}")
+        return spark.get(f"spark.hadoop.fs.s3a.{key}") if of_bucket is None else of_bucket
+
+    endpoint, style = of_spark("endpoint"), of_spark("path.style.access")
+    if endpoint and "://" not in endpoint:
+        is_plain = of_spark("connection.ssl.enabled") == "false"
+        endpoint = f"{'http' if is_plain else 'https'}://{endpoint}"
+    values = {
+        "endpoint": endpoint or None,
+        "region": of_spark("endpoint.region"),
+        "path_style": None if style is None else style == "true",
+        "requester_pays": of_spark("requester.pays.enabled") == "true" or None,
+    }
+    unset = {name for name in values if name not in own.model_fields_set}
+    found = {name: values[name] for name in unset if values[name] is not None}
+    return table.model_copy(update={"storage": own.model_copy(update=found)}) if found else table
 
 
 def _absolute(uri: str, base: Path, *, source: str) -> str:

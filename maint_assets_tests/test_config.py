@@ -263,3 +263,79 @@ def test_another_word_for_it_is_refused(extent: str) -> None:
 
 def test_rows_of_some_bins_are_compared_if_nothing_is_said() -> None:
     assert config.CompactionSettings().verify_rows == "sampled"
+
+
+def test_storage_settings_hold_names_of_variables_and_no_secrets() -> None:
+    found = parsed("""
+        defaults:
+          storage:
+            endpoint: http://127.0.0.1:9000
+            path_style: true
+            credentials: {access_key_id: $ORDERS_KEY, secret_access_key: "${ORDERS_SECRET}"}
+        tables:
+          - {name: a, uri: "s3://lake/a"}
+          - {name: b, uri: "s3://lake/b", storage: {region: eu-west-1, credentials: null}}
+          - {name: c, uri: "s3://lake/c", storage: {encryption: "aws:kms", kms_key_id: k}}
+    """)
+
+    a, b, c = (table.storage for table in found.tables)
+    assert (a.credentials.access_key_id, a.credentials.secret_access_key) == (
+        "ORDERS_KEY",
+        "ORDERS_SECRET",
+    )
+    assert (b.endpoint, b.region, b.credentials) == (
+        a.endpoint,
+        "eu-west-1",
+        config.CredentialSettings(),
+    )
+    assert (c.encryption, c.kms_key_id, c.credentials) == ("aws:kms", "k", a.credentials)
+
+
+@pytest.mark.parametrize(
+    ("storage", "said"),
+    [
+        ("credentials: {access_key_id: AKIAVERYSECRET}", "no secret belongs here"),
+        ("credentials: {access_key_id: $A}", "access_key_id and secret_access_key go together"),
+        ("credentials: {session_token: $A}", "access_key_id and secret_access_key go together"),
+        ("credentials: {acces_key_id: $A}", "did you mean 'access_key_id'?"),
+        (
+            "credentials: {anonymous: true, access_key_id: $A, secret_access_key: $B}",
+            "either anonymous or an access key",
+        ),
+        ("endpoint: https://user:AKIAVERYSECRET@host", "without a user"),
+        ("endpoint: ftp://host", "endpoint reads like 'https://host:port'"),
+        ("encryption: rot13", "'AES256', 'aws:kms' or 'aws:kms:dsse'"),
+        ("kms_key_id: k", "kms_key_id goes with encryption aws:kms"),
+        ("endpont: http://h", "did you mean 'endpoint'?"),
+    ],
+)
+def test_storage_settings_that_are_wrong_are_refused_without_showing_secrets(
+    storage: str, said: str
+) -> None:
+    found = refusal(f"tables:\n- name: a\n  uri: s3://b/a\n  storage:\n    {storage}")
+
+    assert found.startswith(("m.yaml:5: ", "m.yaml:4: "))
+    assert said in found
+    assert "AKIAVERYSECRET" not in found
+
+
+def test_settings_of_spark_hold_for_what_storage_leaves_open() -> None:
+    found = parsed("""
+        spark:
+          spark.hadoop.fs.s3a.endpoint: minio:9000
+          spark.hadoop.fs.s3a.connection.ssl.enabled: "false"
+          spark.hadoop.fs.s3a.path.style.access: "true"
+          spark.hadoop.fs.s3a.endpoint.region: eu-central-1
+          spark.hadoop.fs.s3a.secret.key: hidden
+          spark.hadoop.fs.s3a.bucket.other.endpoint: https://other
+        tables:
+          - {name: a, uri: "s3a://lake/a"}
+          - {name: b, uri: "s3://other/b", storage: {region: null, path_style: false}}
+          - {name: c, uri: c}
+    """)
+
+    a, b, c = (table.storage for table in found.tables)
+    assert (a.endpoint, a.region, a.path_style) == ("http://minio:9000", "eu-central-1", True)
+    assert (b.endpoint, b.region, b.path_style) == ("https://other", None, False)
+    assert c == config.StorageSettings()
+    assert "hidden" not in repr(a)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -94,11 +94,11 @@ class StageRun:
     @property
     def location(self) -> Location:
         """The location of the table."""
-        return Location.of(self.table.uri)
+        return Location.of(self.table.uri, self.table.storage)
 
     def located(self, uri: str) -> Location:
         """The location that a former stage recorded by its canonical URI."""
-        return Location(uri)
+        return replace(self.location, uri=uri)
 
     @property
     def output(self) -> StageDataset:

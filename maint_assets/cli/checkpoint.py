@@ -16,7 +16,6 @@ from maint_assets.assets.spark_resource import stage, typed_errors
 from maint_assets.assets.stage_run import StageRun
 from maint_assets.commit.checkpoint.writer import WrittenCheckpoint, write_checkpoint
 from maint_assets.snapshot.head import table_head
-from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +58,7 @@ def checkpoint(launcher: Launcher, table: TableSettings) -> CheckpointReport:
     """
     started, key = time.monotonic(), launcher.key(table, STAGE)
     run = StageRun(table, STAGE, key, launcher.store, launcher.instance, (str(uuid.uuid4()),))
-    head = table_head(Location.of(table.uri))
+    head = table_head(run.location)
     with (
         launcher.around(),
         typed_errors(),

@@ -19,6 +19,8 @@ from maint_assets.storage.entries import Entries, FileEntry, FileId
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from maint_assets.storage.location import Location
+
 
 _CHUNK_BYTES = 8 * 1024 * 1024
 _ENTRIES = 8_192
@@ -26,13 +28,13 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 """How the kernel writes blanks and backslashes of mount points."""
 
 
-def files(root: str, directory: str, *, first: str | None = None) -> list[FileEntry]:
+def files(location: Location, directory: str, *, first: str | None = None) -> list[FileEntry]:
     """List the direct entries of ``directory``, sorted by name; empty if it does not exist.
 
     All names, or those from ``first`` on. Entries that are neither a file nor a link to one have
     size -1. Raises StorageError.
     """
-    with _scanned(root, directory) as found:
+    with _scanned(location.uri, directory) as found:
         entries = [
             file
             for entry in found
@@ -41,73 +43,73 @@ def files(root: str, directory: str, *, first: str | None = None) -> list[FileEn
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def content(root: str, path: str) -> bytes:
+def content(location: Location, path: str) -> bytes:
     """The bytes of a small file. Raises FileNotFoundError, OSError for what is no file."""
-    _refuse_special(root, path)
-    with open(f"{root}/{path}", "rb") as file:  # noqa: PTH123 - a Path costs
+    _refuse_special(location.uri, path)
+    with open(f"{location.uri}/{path}", "rb") as file:  # noqa: PTH123 - a Path costs
         return file.read()
 
 
-def parquet(root: str, path: str) -> pq.ParquetFile:
+def parquet(location: Location, path: str) -> pq.ParquetFile:
     """Open a Parquet file: reads the footer, then columns and row groups on demand."""
-    return pq.ParquetFile(f"{root}/{path}")
+    return pq.ParquetFile(f"{location.uri}/{path}")
 
 
-def exists(root: str, path: str) -> bool:
+def exists(location: Location, path: str) -> bool:
     """Whether an entry of that name exists, including a dangling symlink."""
-    return os.path.lexists(f"{root}/{path}")
+    return os.path.lexists(f"{location.uri}/{path}")
 
 
-def may_write(root: str, directory: str) -> bool:
+def may_write(location: Location, directory: str) -> bool:
     """Whether the directory's mode and its mount permit creating files in it."""
-    return os.access(f"{root}/{directory}", os.W_OK | os.X_OK)
+    return os.access(f"{location.uri}/{directory}", os.W_OK | os.X_OK)
 
 
-def is_file(root: str, path: str) -> bool:
+def is_file(location: Location, path: str) -> bool:
     """Whether the path is a regular file, links followed."""
-    return os.path.isfile(f"{root}/{path}")  # noqa: PTH113 - False where denied
+    return os.path.isfile(f"{location.uri}/{path}")  # noqa: PTH113 - False where denied
 
 
 def directory(
-    root: str, path: str, *, wanted: Callable[[str], bool] | None = None
+    location: Location, path: str, *, wanted: Callable[[str], bool] | None = None
 ) -> Iterator[Entries]:
     """Iterate over the direct entries of a directory in unsorted chunks, filtered by name.
 
     Links are not followed; entries that vanish meanwhile are left out. Raises StorageError.
     """
-    with _scanned(root, path) as found:
+    with _scanned(location.uri, path) as found:
         while some := list(itertools.islice(found, _ENTRIES)):
             yield _with_status(some if wanted is None else [e for e in some if wanted(e.name)])
 
 
-def count(root: str, path: str) -> tuple[int, list[str]]:
+def count(location: Location, path: str) -> tuple[int, list[str]]:
     """The number of direct entries of a directory, and the names of its subdirectories."""
     entries = itertools.count()
-    with _scanned(root, path) as found:
+    with _scanned(location.uri, path) as found:
         counted = (entry for entry, _ in zip(found, entries))  # noqa: B905 - one is endless
         names = [entry.name for entry in counted if entry.is_dir(follow_symlinks=False)]
     return next(entries), names
 
 
-def names(root: str, path: str) -> list[str]:
+def names(location: Location, path: str) -> list[str]:
     """Names of the direct entries of a directory. Raises StorageError."""
-    with _scanned(root, path) as found:
+    with _scanned(location.uri, path) as found:
         return [entry.name for entry in found]
 
 
-def state(root: str, path: str) -> tuple[int, ...] | None:
+def state(location: Location, path: str) -> tuple[int, ...] | None:
     """A file's or directory's change marker, None if it is gone: differs after any rewrite.
 
     Contains ctime, which, unlike mtime, no program can set.
     """
     try:
-        found = os.lstat(f"{root}/{path}")
+        found = os.lstat(f"{location.uri}/{path}")
     except (OSError, ValueError):
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def has_mounts(root: str) -> bool:
+def has_mounts(location: Location) -> bool:
     """Whether a mount point lies below the directory: a bind mount gives files a second path."""
     try:
         mounts = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
@@ -115,7 +117,7 @@ def has_mounts(root: str) -> bool:
         return False
     points = (line.split(" ")[4] for line in mounts.split("\n") if line)
     plain = (_OCTAL.sub(lambda match: chr(int(match[1], 8)), point) for point in points)
-    return any(point.startswith(f"{root}/") for point in plain)
+    return any(point.startswith(f"{location.uri}/") for point in plain)
 
 
 def file_id(path: str) -> FileId | None:
@@ -129,34 +131,34 @@ def file_id(path: str) -> FileId | None:
     return FileId(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def device(root: str) -> int:
+def device(location: Location) -> int:
     """The number of the device that the directory lies on. Raises OSError."""
-    return pathlib.Path(root).stat().st_dev
+    return pathlib.Path(location.uri).stat().st_dev
 
 
-def link_targets(root: str, directory: str) -> list[str]:
+def link_targets(location: Location, directory: str) -> list[str]:
     """The resolved absolute paths of the symbolic links in a directory, and of itself if it is one.
 
     Empty if it does not exist. Raises StorageError.
     """
-    with _scanned(root, directory) as found:
+    with _scanned(location.uri, directory) as found:
         links = [entry.path for entry in found if entry.is_symlink()]
-    links += [f"{root}/{directory}"] if is_link(root, directory) else []
+    links += [f"{location.uri}/{directory}"] if is_link(location, directory) else []
     return [os.path.realpath(link) for link in links]
 
 
-def is_link(root: str, path: str) -> bool:
+def is_link(location: Location, path: str) -> bool:
     """Whether the path is a symbolic link."""
-    return os.path.islink(f"{root}/{path}")  # noqa: PTH114 - False where denied
+    return os.path.islink(f"{location.uri}/{path}")  # noqa: PTH114 - False where denied
 
 
-def size_and_mtime(root: str, path: str) -> tuple[int, int] | None:
+def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
     """Size in bytes and last modification in ms of a file; None if it does not exist.
 
     Links, directories and special files have size -1: they are never files of a table.
     """
     try:
-        found = os.lstat(f"{root}/{path}")
+        found = os.lstat(f"{location.uri}/{path}")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError:  # a NUL in the name: no such file can exist
@@ -175,10 +177,10 @@ def _refuse_special(root: str, path: str) -> None:
         raise OSError(errno.EINVAL, "it is a directory, a pipe or a device")
 
 
-def chunks(root: str, path: str) -> Iterator[bytes]:
+def chunks(location: Location, path: str) -> Iterator[bytes]:
     """Iterate over a file's bytes in chunks."""
-    _refuse_special(root, path)
-    with open(f"{root}/{path}", "rb", buffering=0) as file:  # noqa: PTH123 - a Path costs
+    _refuse_special(location.uri, path)
+    with open(f"{location.uri}/{path}", "rb", buffering=0) as file:  # noqa: PTH123 - a Path costs
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
 

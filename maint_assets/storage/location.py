@@ -15,8 +15,47 @@ from maint_assets.errors import UnsupportedLocationError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from maint_assets.config import StorageSettings
+
 _S3 = {"s3", "s3a", "s3n"}
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How an object store is reached. What is None comes from the environment of each process.
+
+    Holds no secret: ``access_key_id``, ``secret_access_key`` and ``session_token`` are names of
+    environment variables, which each process reads when it opens the store.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool | None = None
+    requester_pays: bool = False
+    encryption: str | None = None
+    kms_key_id: str | None = None
+    anonymous: bool = False
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+    session_token: str | None = None
+
+    @classmethod
+    def of(cls, settings: StorageSettings) -> Self:
+        """The options of a table in the config."""
+        names = settings.credentials
+        return cls(
+            endpoint=settings.endpoint,
+            region=settings.region,
+            path_style=settings.path_style,
+            requester_pays=settings.requester_pays,
+            encryption=settings.encryption,
+            kms_key_id=settings.kms_key_id,
+            anonymous=names.anonymous,
+            access_key_id=names.access_key_id,
+            secret_access_key=names.secret_access_key,
+            session_token=names.session_token,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +63,25 @@ class Location:
     """A directory, by its canonical URI: an absolute local path, or ``s3://bucket/prefix``.
 
     Make it with ``of`` from what a person or a config gives; with the constructor only from the
-    ``uri`` of another one. Symlinks of the given path are resolved once, by ``of``.
+    ``uri`` of another one. Symlinks of the given path are resolved once, by ``of``. ``options`` say
+    how its store is reached.
     """
 
     uri: str
+    options: StoreOptions = StoreOptions()
 
     @classmethod
-    def of(cls, uri: str) -> Self:
-        """Parse ``/path``, ``relative/path``, ``file:/path``, ``file:///path`` or ``s3://b/path``."""
+    def of(cls, uri: str, settings: StorageSettings | None = None) -> Self:
+        """Parse ``/path``, ``relative/path``, ``file:/path``, ``file:///path`` or ``s3://b/path``.
+
+        ``settings`` say how its store is reached. Raises UnsupportedLocationError.
+        """
         match = _SCHEME.match(uri)
         if match is None:
             plain = uri
         elif match[1].lower() in _S3:
-            return cls(_bucket_uri(uri, uri[len(match[0]) :]))
+            options = StoreOptions() if settings is None else StoreOptions.of(settings)
+            return cls(_bucket_uri(uri, uri[len(match[0]) :]), options)
         elif match[1].lower() == "file":
             plain = unquote(_without_authority(uri[len(match[0]) :]))
         else:
@@ -69,7 +114,7 @@ class Location:
     def below(self, *parts: str) -> Location:
         """The location of a subdirectory."""
         if not self.is_local:
-            return Location("/".join([self.uri, *parts]))
+            return Location("/".join([self.uri, *parts]), self.options)
         return Location(str(Path(self.path, *parts)))
 
     def store(self, *, create: bool = False) -> LocalStore:

@@ -5,6 +5,7 @@ There are no directories and no links. Times are those of the store, in whole se
 
 from __future__ import annotations
 
+import os
 import stat
 from contextlib import contextmanager
 from functools import lru_cache
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from obstore import ObjectMeta
+    from obstore.store import ClientConfig, S3Config
+
+    from maint_assets.storage.location import Location
 
 _CHUNK_BYTES = 8 * 1024 * 1024
 _FILE, _PREFIX = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
@@ -31,57 +35,100 @@ _NEVER_OLD = 2**62
 
 
 @lru_cache(maxsize=64)
-def store_of(root: str) -> S3Store:
-    """The store below ``s3://bucket/prefix``, by the AWS settings of the environment."""
-    return S3Store.from_url(root)
+def store_of(location: Location) -> S3Store:
+    """The store below ``s3://bucket/prefix``, by its options and the environment.
+
+    Raises StorageError if an environment variable that its options name is not set.
+    """
+    options = location.options
+    config: S3Config = {**_credentials(location)}
+    if options.endpoint is not None:
+        config["endpoint"] = options.endpoint
+    if options.region is not None:
+        config["region"] = options.region
+    if options.path_style is not None:
+        config["virtual_hosted_style_request"] = not options.path_style
+    if options.requester_pays:
+        config["request_payer"] = True
+    if options.encryption is not None:
+        config["server_side_encryption"] = options.encryption
+    if options.kms_key_id is not None:
+        config["sse_kms_key_id"] = options.kms_key_id
+    is_plain = options.endpoint is not None and options.endpoint.startswith("http:")
+    client: ClientConfig = {"allow_http": True} if is_plain else {}
+    return S3Store.from_url(location.uri, config=config, client_options=client)
 
 
-def files(root: str, directory: str, *, first: str | None = None) -> list[FileEntry]:
+def _credentials(location: Location) -> S3Config:
+    """The access key from the named environment variables; empty for that of the environment.
+
+    A session token is always set with a key: obstore would add one of the environment to it.
+    """
+    options = location.options
+    if options.anonymous:
+        return {"skip_signature": True}
+    if options.access_key_id is None or options.secret_access_key is None:
+        return {}
+    names = (options.access_key_id, options.secret_access_key, options.session_token)
+    key, secret, token = ("" if name is None else _variable(location, name) for name in names)
+    return {"access_key_id": key, "secret_access_key": secret, "session_token": token}
+
+
+def _variable(location: Location, name: str) -> str:
+    if name not in os.environ:
+        found = f"the environment variable {name}, which storage.credentials names, is not set"
+        raise StorageError(location.uri, found, "set it on the driver and on each executor")
+    return os.environ[name]
+
+
+def files(location: Location, directory: str, *, first: str | None = None) -> list[FileEntry]:
     """The objects directly below a prefix, sorted by name; empty if there are none."""
-    with _readable(root, directory):
-        listed = obstore.list_with_delimiter(store_of(root), f"{directory}/")["objects"]
+    with _readable(location, directory):
+        listed = obstore.list_with_delimiter(store_of(location), f"{directory}/")["objects"]
     found = (FileEntry(_name(each), each["size"], _ms(each)) for each in listed)
     wanted = (each for each in found if first is None or each.name >= first)
     return sorted(wanted, key=lambda entry: entry.name)
 
 
-def content(root: str, path: str) -> bytes:
+def content(location: Location, path: str) -> bytes:
     """The bytes of a small object. Raises FileNotFoundError."""
     with as_os_error():
-        return bytes(obstore.get(store_of(root), path).bytes())
+        return bytes(obstore.get(store_of(location), path).bytes())
 
 
-def chunks(root: str, path: str) -> Iterator[bytes]:
+def chunks(location: Location, path: str) -> Iterator[bytes]:
     """Iterate over an object's bytes in chunks. Raises FileNotFoundError."""
     with as_os_error():
-        for chunk in obstore.get(store_of(root), path).stream(min_chunk_size=_CHUNK_BYTES):
+        for chunk in obstore.get(store_of(location), path).stream(min_chunk_size=_CHUNK_BYTES):
             yield bytes(chunk)
 
 
-def parquet(root: str, path: str) -> pq.ParquetFile:
+def parquet(location: Location, path: str) -> pq.ParquetFile:
     """Open a Parquet object, read by one request. Raises FileNotFoundError."""
-    return pq.ParquetFile(pa.BufferReader(content(root, path)))
+    return pq.ParquetFile(pa.BufferReader(content(location, path)))
 
 
-def exists(root: str, path: str) -> bool:
+def exists(location: Location, path: str) -> bool:
     """Whether there is an object of that name, or one below it."""
-    if is_file(root, path):
+    if is_file(location, path):
         return True
     with as_os_error():
-        return any(obstore.list(store_of(root), f"{path}/", chunk_size=1))
+        return any(obstore.list(store_of(location), f"{path}/", chunk_size=1))
 
 
-def is_file(root: str, path: str) -> bool:
+def is_file(location: Location, path: str) -> bool:
     """Whether there is an object of that name."""
-    return _head(root, path) is not None
+    return _head(location, path) is not None
 
 
 def directory(
-    root: str, path: str, *, wanted: Callable[[str], bool] | None = None
+    location: Location, path: str, *, wanted: Callable[[str], bool] | None = None
 ) -> Iterator[Entries]:
     """The objects and prefixes directly below a prefix, filtered by name. Raises StorageError."""
-    with _readable(root, path):
-        listed = obstore.list_with_delimiter(store_of(root), f"{path.rstrip('/')}/" if path else "")
+    with _readable(location, path):
+        listed = obstore.list_with_delimiter(
+            store_of(location), f"{path.rstrip('/')}/" if path else ""
+        )
     found = Entries([], [], [], [])
     for each in listed["common_prefixes"]:
         _append(found, (each.rstrip("/").rpartition("/")[2], _PREFIX, 0, _NEVER_OLD), wanted)
@@ -90,15 +137,15 @@ def directory(
     yield found
 
 
-def state(root: str, path: str) -> tuple[int, ...] | None:
+def state(location: Location, path: str) -> tuple[int, ...] | None:
     """An object's change marker, None if it is gone: differs after any rewrite."""
-    found = _head(root, path)
+    found = _head(location, path)
     return None if found is None else (found["size"], _ms(found), hash(found["e_tag"]))
 
 
-def size_and_mtime(root: str, path: str) -> tuple[int, int] | None:
+def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
     """Size in bytes and last modification in ms of an object; None if it does not exist."""
-    found = _head(root, path)
+    found = _head(location, path)
     return None if found is None else (found["size"], _ms(found))
 
 
@@ -113,21 +160,23 @@ def as_os_error() -> Generator[None, None, None]:
         raise OSError(one_line(error)) from error
 
 
-def _head(root: str, path: str) -> ObjectMeta | None:
+def _head(location: Location, path: str) -> ObjectMeta | None:
     try:
         with as_os_error():
-            return obstore.head(store_of(root), path)
+            return obstore.head(store_of(location), path)
     except FileNotFoundError:
         return None
 
 
 @contextmanager
-def _readable(root: str, prefix: str) -> Generator[None, None, None]:
+def _readable(location: Location, prefix: str) -> Generator[None, None, None]:
     try:
         yield
     except BaseError as error:
         found = f"{prefix or 'it'} cannot be listed ({one_line(error)})"
-        raise StorageError(root, found, "allow listing it, or check endpoint and region") from error
+        raise StorageError(
+            location.uri, found, "allow listing it, or check endpoint and region"
+        ) from error
 
 
 def _name(found: ObjectMeta) -> str:

@@ -27,12 +27,12 @@ def files(location: Location, directory: str, *, first: str | None = None) -> li
     All names, or those from ``first`` on. Entries that are neither a file nor a link to one have
     size -1. Raises StorageError.
     """
-    return _of(location).files(location.uri, directory, first=first)
+    return _of(location).files(location, directory, first=first)
 
 
 def content(location: Location, path: str) -> bytes:
     """The bytes of a small file. Raises FileNotFoundError, OSError for what is no file."""
-    return _of(location).content(location.uri, path)
+    return _of(location).content(location, path)
 
 
 def lines(location: Location, path: str) -> Iterator[bytes]:
@@ -55,17 +55,17 @@ def digest(location: Location, path: str) -> str:
 
 def parquet(location: Location, path: str) -> pq.ParquetFile:
     """Open a Parquet file: reads the footer, then columns and row groups on demand."""
-    return _of(location).parquet(location.uri, path)
+    return _of(location).parquet(location, path)
 
 
 def exists(location: Location, path: str) -> bool:
     """Whether an entry of that name exists, including a dangling symlink."""
-    return _of(location).exists(location.uri, path)
+    return _of(location).exists(location, path)
 
 
 def is_file(location: Location, path: str) -> bool:
     """Whether the path is a regular file, links followed."""
-    return _of(location).is_file(location.uri, path)
+    return _of(location).is_file(location, path)
 
 
 def directory(
@@ -75,22 +75,22 @@ def directory(
 
     Links are not followed; entries that vanish meanwhile are left out. Raises StorageError.
     """
-    return _of(location).directory(location.uri, path, wanted=wanted)
+    return _of(location).directory(location, path, wanted=wanted)
 
 
 def count(location: Location, path: str) -> tuple[int, list[str]]:
     """The number of direct entries of a directory, and the names of its subdirectories."""
     if location.is_local:
-        return local.count(location.path, path)
-    found = list(objects.directory(location.uri, path))
+        return local.count(location, path)
+    found = list(objects.directory(location, path))
     return sum(len(each.names) for each in found), [n for each in found for n in each.directories()]
 
 
 def names(location: Location, path: str) -> list[str]:
     """Names of the direct entries of a directory. Raises StorageError."""
     if location.is_local:
-        return local.names(location.path, path)
-    return [name for each in objects.directory(location.uri, path) for name in each.names]
+        return local.names(location, path)
+    return [name for each in objects.directory(location, path) for name in each.names]
 
 
 def state(location: Location, path: str) -> tuple[int, ...] | None:
@@ -98,7 +98,7 @@ def state(location: Location, path: str) -> tuple[int, ...] | None:
 
     None for a directory of an object store, which has none.
     """
-    return _of(location).state(location.uri, path)
+    return _of(location).state(location, path)
 
 
 def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
@@ -106,17 +106,17 @@ def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
 
     Links, directories and special files have size -1: they are never files of a table.
     """
-    return _of(location).size_and_mtime(location.uri, path)
+    return _of(location).size_and_mtime(location, path)
 
 
 def may_write(location: Location, directory: str) -> bool:
     """Whether the directory's mode and its mount permit creating files in it; True on a store."""
-    return not location.is_local or local.may_write(location.path, directory)
+    return not location.is_local or local.may_write(location, directory)
 
 
 def has_mounts(location: Location) -> bool:
     """Whether a mount point lies below the directory: a bind mount gives files a second path."""
-    return location.is_local and local.has_mounts(location.path)
+    return location.is_local and local.has_mounts(location)
 
 
 def file_id(path: str) -> FileId | None:
@@ -126,7 +126,7 @@ def file_id(path: str) -> FileId | None:
 
 def device(location: Location) -> int:
     """The number of the device that the directory lies on. Raises OSError."""
-    return local.device(location.path)
+    return local.device(location)
 
 
 def link_targets(location: Location, directory: str) -> list[str]:
@@ -134,12 +134,12 @@ def link_targets(location: Location, directory: str) -> list[str]:
 
     Empty if it does not exist. Raises StorageError.
     """
-    return local.link_targets(location.path, directory) if location.is_local else []
+    return local.link_targets(location, directory) if location.is_local else []
 
 
 def is_link(location: Location, path: str) -> bool:
     """Whether the path is a symbolic link."""
-    return location.is_local and local.is_link(location.path, path)
+    return location.is_local and local.is_link(location, path)
 
 
 def is_utf8(name: str) -> bool:
@@ -159,23 +159,25 @@ def shown(name: str) -> str:
 
 
 def _chunks(location: Location, path: str) -> Iterator[bytes]:
-    return _of(location).chunks(location.uri, path)
+    return _of(location).chunks(location, path)
 
 
 class _Backend(Protocol):
     """What ``local`` and ``objects`` offer alike, below a root."""
 
-    def files(self, root: str, directory: str, *, first: str | None = None) -> list[FileEntry]: ...
-    def content(self, root: str, path: str) -> bytes: ...
-    def chunks(self, root: str, path: str) -> Iterator[bytes]: ...
-    def parquet(self, root: str, path: str) -> pq.ParquetFile: ...
-    def exists(self, root: str, path: str) -> bool: ...
-    def is_file(self, root: str, path: str) -> bool: ...
+    def files(
+        self, location: Location, directory: str, *, first: str | None = None
+    ) -> list[FileEntry]: ...
+    def content(self, location: Location, path: str) -> bytes: ...
+    def chunks(self, location: Location, path: str) -> Iterator[bytes]: ...
+    def parquet(self, location: Location, path: str) -> pq.ParquetFile: ...
+    def exists(self, location: Location, path: str) -> bool: ...
+    def is_file(self, location: Location, path: str) -> bool: ...
     def directory(
-        self, root: str, path: str, *, wanted: Callable[[str], bool] | None = None
+        self, location: Location, path: str, *, wanted: Callable[[str], bool] | None = None
     ) -> Iterator[Entries]: ...
-    def state(self, root: str, path: str) -> tuple[int, ...] | None: ...
-    def size_and_mtime(self, root: str, path: str) -> tuple[int, int] | None: ...
+    def state(self, location: Location, path: str) -> tuple[int, ...] | None: ...
+    def size_and_mtime(self, location: Location, path: str) -> tuple[int, int] | None: ...
 
 
 def _of(location: Location) -> _Backend:
