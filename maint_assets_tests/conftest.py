@@ -10,9 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets_tests.oracles import setup
-from maint_assets_tests.support import jvm_guard
+from maint_assets_tests.support import jvm_guard, s3
 
 ROOT = Path(__file__).parents[1]
+
+os.environ.update(s3.NAMED_KEYS)  # before a JVM starts, whose tasks inherit them
 
 LONGEST = (
     "cli/test_kill.py",
@@ -38,6 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the slowest files first; all others keep their order."""
     order = {ROOT / "maint_assets_tests" / name: at for at, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path, len(LONGEST)))
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3.Server]:
+    """A real S3 server; the shared session knows the keys of its ``settings``."""
+    with s3.running(tmp_path_factory.mktemp("weed")) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,12 @@ def refuse_clock_skew(location: Location, *, now_ms: int) -> None:
     write.refuse_clock_skew(location, LOG, now_ms=now_ms)
 
 
+def refuse_ignored_conditions(location: Location) -> None:
+    """Raise GuardError if a commit to this store could overwrite another one; not on disks."""
+    if not location.is_local:
+        write.refuse_ignored_conditions(location, LOG)
+
+
 def commit_record(
     head: TableHead,
     operation: str,

@@ -21,6 +21,7 @@ from maint_assets.datasets import intents
 from maint_assets.datasets.parts import Part, largest
 from maint_assets.errors import StorageError, one_line
 from maint_assets.storage import read, write
+from maint_assets.storage.deletions import Deletion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -38,8 +39,8 @@ SHOWN_PARTS = 8
 
 
 _LOG = "_delta_log"
-_FOUND_GONE = write.Deletion("deleted", "interrupted; found gone afterwards")
-_LEFT = write.Deletion("skipped", "interrupted before its deletion")
+_FOUND_GONE = Deletion("deleted", "interrupted; found gone afterwards")
+_LEFT = Deletion("skipped", "interrupted before its deletion")
 
 
 class Places(NamedTuple):
@@ -70,14 +71,14 @@ def refuse_unrecorded(ledger: Location, paths: int) -> None:
 @contextlib.contextmanager
 def recording(
     ledger: Location, rows: pa.Table, *, schema: pa.Schema, table: str
-) -> Generator[list[write.Deletion], None, None]:
+) -> Generator[list[Deletion], None, None]:
     """Context in which one batch is deleted: writes the intent on entry, the outcomes on exit.
 
     Append the outcomes of ``rows`` in order to the yielded list; rows without one were not reached.
     Raises StorageError if the intent cannot be written (nothing is deleted then) or the outcomes
     cannot (the intent stays, for ``settle``).
     """
-    batch, outcomes = str(uuid.uuid4()), list[write.Deletion]()
+    batch, outcomes = str(uuid.uuid4()), list[Deletion]()
     try:
         intents.write_intent(ledger, batch, rows)
     except OSError as error:
@@ -98,7 +99,7 @@ def _close(
     ledger: Location,
     batch: str,
     *,
-    acted: tuple[pa.Table, list[write.Deletion]],
+    acted: tuple[pa.Table, list[Deletion]],
     schema: pa.Schema,
     table: str,
 ) -> None:
@@ -131,11 +132,11 @@ def settle(
     """
     left = 0
     for intent in intents.open_intents(ledger):
-        if not is_over(intent) or not read.exists(table, _LOG):
+        if not is_over(intent) or not read.has_directory(table, _LOG):
             left += 1
             continue
         if not read.exists(ledger, _part(intent.batch)) and (rows := intent.rows()) is not None:
-            there = (read.size_and_mtime(table, path) for path in rows["path"].to_pylist())
+            there = read.sizes_and_mtimes(table, rows["path"].to_pylist())
             outcomes = [_LEFT if found else _FOUND_GONE for found in there]
             record(ledger, rows, outcomes, schema=schema, table=table.uri, batch=intent.batch)
         intents.remove_intent(ledger, intent.batch)
@@ -160,7 +161,7 @@ def tally(ledger: Location) -> Tally:
 def record(
     ledger: Location,
     rows: pa.Table,
-    outcomes: Sequence[write.Deletion],
+    outcomes: Sequence[Deletion],
     *,
     schema: pa.Schema,
     table: str,

@@ -39,6 +39,7 @@ from maint_assets.log_cleanup.sidecars import referenced_sidecars, sidecar_paths
 from maint_assets.log_cleanup.soundness import soundness_of_each
 from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
 from maint_assets.storage import read, write
+from maint_assets.storage.deletions import Deletion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -64,12 +65,12 @@ DELETED_LOGS_SCHEMA = T.StructType([
 
 _LEDGER_ARROW = arrow_schema(DELETED_LOGS_SCHEMA)
 _NAMES = {"commit": commit_name, "checksum": checksum_name}
-_NOT_PLANNED = write.Deletion("skipped", "not a file that a log cleanup with this anchor deletes")
-_COMMIT_LEFT = write.Deletion("skipped", "a commit before the anchor is still there")
-_BELOW_A_LINK = write.Deletion("skipped", "below a symbolic link")
+_NOT_PLANNED = Deletion("skipped", "not a file that a log cleanup with this anchor deletes")
+_COMMIT_LEFT = Deletion("skipped", "a commit before the anchor is still there")
+_BELOW_A_LINK = Deletion("skipped", "below a symbolic link")
 _BEFORE_ALL = ("compaction", "temporary", *CHECKPOINT_KINDS, "commit")
-_FILE_EXISTS = write.Deletion("skipped", "the file that this checksum belongs to still exists")
-_NAMED_AGAIN = write.Deletion("skipped", "named by a checkpoint that stays")
+_FILE_EXISTS = Deletion("skipped", "the file that this checksum belongs to still exists")
+_NAMED_AGAIN = Deletion("skipped", "named by a checkpoint that stays")
 
 
 def refuse_clock_skew(location: Location, *, now_ms: int) -> None:
@@ -178,7 +179,7 @@ class _Task:
         self.anchor = _anchor_files(self.location, plan) if anchor is None else anchor
         self._commit_left = False
         self._links: set[str] = set()
-        self._named: set[str] | write.Deletion | None = None
+        self._named: set[str] | Deletion | None = None
 
     def execute(self, rows: pa.Table) -> None:
         """Delete one batch and record its outcomes; a sign to stop ends it between two files."""
@@ -210,7 +211,7 @@ class _Task:
             attempt=0 if context is None else context.attemptNumber(),
         )
 
-    def _deleted(self, row: dict[str, Any]) -> write.Deletion:
+    def _deleted(self, row: dict[str, Any]) -> Deletion:
         path = row["path"]
         if self._commit_left and row["kind"] not in _BEFORE_ALL:
             return _COMMIT_LEFT
@@ -237,20 +238,20 @@ class _Task:
             return False
         return version < self.plan.anchor_version and row["path"] == f"{LOG}/{named(version)}"
 
-    def _kept_sidecar(self, path: str) -> write.Deletion | None:
+    def _kept_sidecar(self, path: str) -> Deletion | None:
         """Why a sidecar must stay, None if it need not: a new checkpoint may name it."""
         if self._named is None:
             self._named = self._named_sidecars()
-        if isinstance(self._named, write.Deletion):
+        if isinstance(self._named, Deletion):
             return self._named
         return _NAMED_AGAIN if path in self._named else None
 
-    def _named_sidecars(self) -> set[str] | write.Deletion:
+    def _named_sidecars(self) -> set[str] | Deletion:
         """The sidecars that checkpoints name now, or the reason to keep all if that is unknown."""
         try:
             return referenced_sidecars(log_directory(self.location))
         except (CorruptLogError, LogGapError) as error:
-            return write.Deletion("skipped", error.found)
+            return Deletion("skipped", error.found)
 
     def _refuse_lost_anchor(self) -> None:
         for path, seen in self.anchor.items():

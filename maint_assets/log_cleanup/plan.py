@@ -180,6 +180,7 @@ def ready_head(
     ``kept_ms`` computes the retention from the table's present properties. Raises StalePlanError,
     RetentionError, UnsupportedFeatureError or LogGapError; changes nothing.
     """
+    location.refuse_store()
     table = plan.table
     refuse_old(table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
     head = newest_head(location)

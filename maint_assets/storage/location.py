@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from obstore.store import LocalStore
-
 from maint_assets.errors import UnsupportedLocationError
 
 if TYPE_CHECKING:
@@ -106,20 +104,20 @@ class Location:
     @property
     def path(self) -> str:
         """The absolute local path. Raises UnsupportedLocationError on a store."""
-        if not self.is_local:
-            found = "a table on an object store can only be inspected, and a VACUUM of it planned"
-            raise UnsupportedLocationError(self.uri, found, "copy it to a local disk")
+        self.refuse_store()
         return self.uri
+
+    def refuse_store(self) -> None:
+        """Raise UnsupportedLocationError on a store, before what works on local disks only."""
+        if not self.is_local:
+            found = "a table on an object store can only be inspected and vacuumed"
+            raise UnsupportedLocationError(self.uri, found, "copy it to a local disk")
 
     def below(self, *parts: str) -> Location:
         """The location of a subdirectory."""
         if not self.is_local:
             return Location("/".join([self.uri, *parts]), self.options)
         return Location(str(Path(self.path, *parts)))
-
-    def store(self, *, create: bool = False) -> LocalStore:
-        """An obstore store whose keys are paths relative to this directory."""
-        return LocalStore(self.path, mkdir=create)
 
     def file(self, relative: str) -> Path:
         """The local path of a file below this directory."""

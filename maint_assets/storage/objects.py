@@ -7,26 +7,35 @@ from __future__ import annotations
 
 import os
 import stat
+from bisect import bisect_right
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
-from obstore.exceptions import BaseError, NotFoundError
+from obstore.exceptions import BaseError, InvalidPathError
 from obstore.store import S3Store
 
-from maint_assets.errors import StorageError, one_line
+from maint_assets.errors import StorageError
 from maint_assets.storage.entries import Entries, FileEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, S3Config
 
     from maint_assets.storage.location import Location
+
+THREADS = 32
+"""Requests for small things at once, in one task."""
+
+PAGE_KEYS = 1_000
+FEW_PATHS = 32
+"""A page that holds fewer of the wanted paths costs more than a look at each."""
 
 _CHUNK_BYTES = 8 * 1024 * 1024
 _FILE, _PREFIX = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
@@ -55,7 +64,7 @@ def store_of(location: Location) -> S3Store:
     if options.kms_key_id is not None:
         config["sse_kms_key_id"] = options.kms_key_id
     is_plain = options.endpoint is not None and options.endpoint.startswith("http:")
-    client: ClientConfig = {"allow_http": True} if is_plain else {}
+    client: ClientConfig | None = {"allow_http": True} if is_plain else None
     return S3Store.from_url(location.uri, config=config, client_options=client)
 
 
@@ -110,8 +119,11 @@ def parquet(location: Location, path: str) -> pq.ParquetFile:
 
 def exists(location: Location, path: str) -> bool:
     """Whether there is an object of that name, or one below it."""
-    if is_file(location, path):
-        return True
+    return is_file(location, path) or has_prefix(location, path)
+
+
+def has_prefix(location: Location, path: str) -> bool:
+    """Whether there are objects below a prefix."""
     with as_os_error():
         return any(obstore.list(store_of(location), f"{path}/", chunk_size=1))
 
@@ -132,9 +144,24 @@ def directory(
     found = Entries([], [], [], [])
     for each in listed["common_prefixes"]:
         _append(found, (each.rstrip("/").rpartition("/")[2], _PREFIX, 0, _NEVER_OLD), wanted)
-    for each in listed["objects"]:
+    for each in _without_markers(location, path, listed["objects"]):
         _append(found, (_name(each), _FILE, each["size"], _ms(each)), wanted)
     yield found
+
+
+def _without_markers(
+    location: Location, prefix: str, listed: Sequence[ObjectMeta]
+) -> list[ObjectMeta]:
+    """The objects without markers of directories, which Hadoop's clients leave behind.
+
+    A marker is an empty object whose key ends with a slash. obstore lists it without the slash,
+    and finds no object of that name.
+    """
+    itself = prefix.rstrip("/")
+    real = [each for each in listed if each["path"] != itself]
+    empty = [each["path"] for each in real if not each["size"]]
+    there = dict(zip(empty, _looked_at(location, empty), strict=True))
+    return [each for each in real if there.get(each["path"], (0, 0)) is not None]
 
 
 def state(location: Location, path: str) -> tuple[int, ...] | None:
@@ -149,15 +176,69 @@ def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
     return None if found is None else (found["size"], _ms(found))
 
 
+def sizes_and_mtimes(location: Location, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+    """Size in bytes and last modification in ms of many objects; None for those that do not exist.
+
+    Lists as long as pages hold many of the paths, and looks at the others one by one. Raises
+    OSError.
+    """
+    wanted = sorted(set(paths), key=str.encode)
+    with as_os_error():
+        found = _listed_among(store_of(location), wanted)
+    rest = [path for path in wanted if path not in found]
+    found |= zip(rest, _looked_at(location, rest), strict=True)
+    return [found[path] for path in paths]
+
+
+def _looked_at(location: Location, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+    if not paths:
+        return []
+    with ThreadPoolExecutor(THREADS) as threads:
+        return list(threads.map(partial(size_and_mtime, location), paths))
+
+
+def _listed_among(store: S3Store, wanted: Sequence[str]) -> dict[str, tuple[int, int] | None]:
+    """What pages of a listing show of sorted paths, up to the first page with few of them.
+
+    A page must be in order: some stores list in none.
+    """
+    found: dict[str, tuple[int, int] | None] = {}
+    if len(wanted) < FEW_PATHS:
+        return found
+    seen, at = wanted[0].encode(), 1
+    pages = obstore.list(store, offset=wanted[0], chunk_size=PAGE_KEYS)
+    try:
+        for page in pages:
+            keys = [each["path"].encode() for each in page]
+            if any(left >= right for left, right in zip([seen, *keys], keys, strict=False)):
+                break
+            there = {each["path"]: (each["size"], _ms(each)) for each in page}
+            upto, seen = bisect_right(wanted, keys[-1], key=str.encode), keys[-1]
+            found |= {path: there.get(path) for path in wanted[at:upto]}
+            if upto == len(wanted) or upto - at < FEW_PATHS:
+                break
+            at = upto
+        else:
+            found |= dict.fromkeys(wanted[at:])
+    except InvalidPathError:  # a key beside them that obstore cannot hold
+        return found
+    return found
+
+
 @contextmanager
 def as_os_error() -> Generator[None, None, None]:
     """Raise errors of obstore as OSError."""
     try:
         yield
-    except NotFoundError as error:
-        raise FileNotFoundError(one_line(error)) from error
+    except FileNotFoundError as error:
+        raise FileNotFoundError(reason(error)) from error
     except BaseError as error:
-        raise OSError(one_line(error)) from error
+        raise OSError(reason(error)) from error
+
+
+def reason(error: BaseException) -> str:
+    """The text of an error of obstore in one line, without the structures that it dumps."""
+    return " ".join(str(error).partition("\n\nDebug source:")[0].split())
 
 
 def _head(location: Location, path: str) -> ObjectMeta | None:
@@ -172,8 +253,8 @@ def _head(location: Location, path: str) -> ObjectMeta | None:
 def _readable(location: Location, prefix: str) -> Generator[None, None, None]:
     try:
         yield
-    except BaseError as error:
-        found = f"{prefix or 'it'} cannot be listed ({one_line(error)})"
+    except (BaseError, FileNotFoundError) as error:
+        found = f"{prefix or 'it'} cannot be listed ({reason(error)})"
         raise StorageError(
             location.uri, found, "allow listing it, or check endpoint and region"
         ) from error

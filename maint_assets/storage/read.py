@@ -12,7 +12,7 @@ from maint_assets.storage import local, objects
 from maint_assets.storage.entries import Entries, FileEntry, FileId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow.parquet as pq
 
@@ -68,6 +68,20 @@ def is_file(location: Location, path: str) -> bool:
     return _of(location).is_file(location, path)
 
 
+def are_files(location: Location, paths: Sequence[str]) -> list[bool]:
+    """Whether each path is a regular file, links followed."""
+    if location.is_local:
+        return [local.is_file(location, path) for path in paths]
+    return [found is not None for found in objects.sizes_and_mtimes(location, paths)]
+
+
+def has_directory(location: Location, path: str) -> bool:
+    """Whether an entry of that name exists, or objects below that prefix."""
+    if location.is_local:
+        return local.exists(location, path)
+    return objects.has_prefix(location, path)
+
+
 def directory(
     location: Location, path: str, *, wanted: Callable[[str], bool] | None = None
 ) -> Iterator[Entries]:
@@ -107,6 +121,13 @@ def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
     Links, directories and special files have size -1: they are never files of a table.
     """
     return _of(location).size_and_mtime(location, path)
+
+
+def sizes_and_mtimes(location: Location, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+    """``size_and_mtime`` of many files, in their order."""
+    if location.is_local:
+        return [local.size_and_mtime(location, path) for path in paths]
+    return objects.sizes_and_mtimes(location, paths)
 
 
 def may_write(location: Location, directory: str) -> bool:

@@ -13,39 +13,37 @@ import re
 import shutil
 import time
 import uuid
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import obstore
 import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError
+from obstore.store import LocalStore
 
 from maint_assets.errors import GuardError, StorageError
-from maint_assets.storage import objects, read
+from maint_assets.storage import object_writes, objects, read
+from maint_assets.storage.deletions import (
+    CHANGED,
+    DELETED,
+    MADE_AGAIN,
+    MISSING,
+    OF_LOG,
+    Deletion,
+    PlannedFile,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Sequence
+
+    from obstore.store import S3Store
 
     from maint_assets.storage.location import Location
-
-Outcome = Literal["deleted", "missing", "failed", "skipped"]
-
-
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """The outcome of deleting one path, and for ``failed`` and ``skipped`` the reason."""
-
-    outcome: Outcome
-    error: str | None = None
-
 
 MAX_CLOCK_SKEW_MS = 5 * 60_000
 
 CONFLICTS = 5
 """Attempts of a put that the store rejects as a conflict although no object exists."""
 
-_DELETED = Deletion("deleted")
-_OF_LOG = Deletion("skipped", "a file of a Delta log")
 _KEPT_BECAUSE = {
     errno.ENOTEMPTY: "not empty",
     errno.ENOTDIR: "not a directory",
@@ -64,9 +62,10 @@ def put_if_absent(location: Location, path: str, body: bytes) -> bool:
     lost, or a conflict although nothing was stored, so after one the file is read back and
     compared. After an OSError the file may exist, or appear later.
     """
-    target = location.file(path)
-    if not target.exists():
-        remove_hadoop_checksum(target)
+    if location.is_local:
+        target = location.file(path)
+        if not target.exists():
+            remove_hadoop_checksum(target)
     for number in range(CONFLICTS):
         if _made(location, path, body):
             return True
@@ -75,6 +74,29 @@ def put_if_absent(location: Location, path: str, body: bytes) -> bool:
             return found == body
         time.sleep(_PAUSE_S * 2**number)
     raise FileNotFoundError(f"{path} was reported to exist already, but is absent")
+
+
+def refuse_ignored_conditions(location: Location, directory: str) -> None:
+    """Raise GuardError if the store overwrites what a put-if-absent must not, as some do.
+
+    It would lose other writers' commits. Puts two objects of one name and removes them.
+    """
+    path = f"{directory}/.maint_assets_probe.{uuid.uuid4()}.tmp"
+    bodies = [uuid.uuid4().bytes, uuid.uuid4().bytes]
+    try:
+        with objects.as_os_error():
+            won = [_made(location, path, body) for body in bodies]
+            found = _stored(location, path)
+            obstore.delete(_store(location), path)
+    except OSError as error:
+        why = f"a put-if-absent of it fails ({error})"
+        raise GuardError(location.uri, why, "allow s3:PutObject and s3:DeleteObject") from error
+    if won != [True, False] or found != bodies[0]:
+        raise GuardError(
+            location.uri,
+            "its store ignores the condition of a put-if-absent, which overwrites other commits",
+            "leave out storage.commit: then nothing is committed",
+        )
 
 
 def remove_hadoop_checksum(target: pathlib.Path) -> None:
@@ -110,8 +132,21 @@ def delete_file(location: Location, path: str, *, size: int, modified_ms: int) -
     regular file, and files whose size or mtime has changed.
     """
     if _is_of_log(path):
-        return _OF_LOG
+        return OF_LOG
     return _deleted(location, path, size=size, modified_ms=modified_ms)
+
+
+def delete_objects(
+    location: Location, files: Sequence[PlannedFile], *, stop: Callable[[], bool]
+) -> list[Deletion]:
+    """``delete_file`` for many objects of a store at once; outcomes in the order of ``files``.
+
+    ``stop`` ends waiting for a store that asks to slow down.
+    """
+    wanted = [each for each in files if not _is_of_log(each.path)]
+    done = object_writes.delete_objects(location, wanted, stop=stop)
+    outcomes = dict(zip((each.path for each in wanted), done, strict=True))
+    return [outcomes.get(each.path, OF_LOG) for each in files]
 
 
 def delete_log_file(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:
@@ -137,15 +172,15 @@ def _deleted(location: Location, path: str, *, size: int, modified_ms: int) -> D
     try:
         found = read.size_and_mtime(location, path)
         if found is not None and (found[0] < 0 or found != (size, modified_ms)):
-            return Deletion("skipped", "changed since it was planned")
+            return CHANGED
         os.unlink(target)  # noqa: PTH108 - a Path a file costs more than the deletion
     except (FileNotFoundError, NotADirectoryError):
-        return Deletion("missing")
+        return MISSING
     except OSError as error:
         return Deletion("failed", f"{type(error).__name__}: {error.strerror}")
     if os.access(target, os.F_OK):
-        return Deletion("skipped", "created again by another process after its deletion")
-    return _DELETED
+        return MADE_AGAIN
+    return DELETED
 
 
 def delete_directory(location: Location, path: str) -> Deletion:
@@ -154,17 +189,17 @@ def delete_directory(location: Location, path: str) -> Deletion:
     Skipped: directories that are not empty, Delta logs, and anything that is not a directory.
     """
     if _is_of_log(path):
-        return _OF_LOG
+        return OF_LOG
     target = f"{location.path}/{path}"
     try:
         pathlib.Path(target).rmdir()
     except FileNotFoundError:
-        return Deletion("missing")
+        return MISSING
     except OSError as error:
         if error.errno in _KEPT_BECAUSE:
             return Deletion("skipped", _KEPT_BECAUSE[error.errno])
         return Deletion("failed", f"{type(error).__name__}: {error.strerror}")
-    return _DELETED
+    return DELETED
 
 
 def refuse_clock_skew(location: Location, directory: str, *, now_ms: int) -> None:
@@ -184,7 +219,10 @@ def refuse_clock_skew(location: Location, directory: str, *, now_ms: int) -> Non
 
 def storage_clock_ms(location: Location, directory: str) -> int:
     """The storage's clock in ms: the mtime of a probe file, which is removed at once."""
-    probe = location.file(f"{directory}/.maint_assets_clock.{uuid.uuid4()}.tmp")
+    path = f"{directory}/.maint_assets_clock.{uuid.uuid4()}.tmp"
+    if not location.is_local:
+        return object_writes.clock_ms(location, path)
+    probe = location.file(path)
     with probe.open("xb"):
         found = probe.lstat().st_mtime_ns // 1_000_000
     probe.unlink()
@@ -228,7 +266,7 @@ def _made(location: Location, path: str, body: bytes) -> bool:
     try:
         with objects.as_os_error():
             try:
-                obstore.put(location.store(), path, body, mode="create")
+                obstore.put(_store(location), path, body, mode="create")
             except AlreadyExistsError:
                 return False
     except OSError:
@@ -237,6 +275,10 @@ def _made(location: Location, path: str, body: bytes) -> bool:
                 return True
         raise
     return True
+
+
+def _store(location: Location) -> LocalStore | S3Store:
+    return LocalStore(location.path) if location.is_local else objects.store_of(location)
 
 
 def _stored(location: Location, path: str) -> bytes | None:

@@ -59,7 +59,8 @@ def missing_files(valid_files: Rows, *, location: Location) -> DataFrame:
 
 def are_missing(paths: pa.Array, *, location: Location) -> pa.Array:
     """Mask of the paths that are not files on the storage; links are followed, as readers do."""
-    return pa.array([not read.is_file(location, path) for path in paths.to_pylist()], pa.bool_())
+    there = read.are_files(location, paths.to_pylist())
+    return pa.array([not each for each in there], pa.bool_())
 
 
 def _missing(rows: Iterable[pa.RecordBatch], location: Location) -> Iterator[pa.RecordBatch]:

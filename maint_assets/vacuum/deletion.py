@@ -7,7 +7,6 @@ example, may have made a removed file live again. Delta Spark has no such check.
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,11 +31,12 @@ from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, contiguous_after, log_files
 from maint_assets.snapshot.newer_commits import NewerCommits, refuse_old, refuse_other_table
 from maint_assets.storage import read, write
+from maint_assets.storage.deletions import Deletion, PlannedFile
 from maint_assets.vacuum.aliases import are_linked, identity_marks, planned_marks
 from maint_assets.vacuum.diff import DIFF_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -245,10 +245,10 @@ class _Task:
         skipped = self._skipped(rows["path"])
         table = self.location.uri
         with recording(self.ledger, rows, schema=_LEDGER_ARROW, table=table) as outcomes:
-            for each in planned:
-                if self.sign.is_set(at_once=not outcomes):
-                    break
-                outcomes.append(skipped.get(each.path) or self._delete(each))
+            if self.location.is_local:
+                self._delete_each(planned, skipped, outcomes)
+            elif not self.sign.is_set(at_once=True):
+                outcomes.extend(self._delete_objects(planned, skipped))
         for each, done in zip(planned, outcomes, strict=False):
             paths, size = self.done[done.outcome, each.is_directory]
             self.done[done.outcome, each.is_directory] = (paths + 1, size + each.size)
@@ -260,7 +260,7 @@ class _Task:
         rows = [(*key, *value, attempt) for key, value in self.done.items()]
         return batch_of(rows, _COUNTS_ARROW)
 
-    def _skipped(self, paths: pa.ChunkedArray) -> dict[str, write.Deletion]:
+    def _skipped(self, paths: pa.ChunkedArray) -> dict[str, Deletion]:
         """Planned paths that must not be deleted, each with a "skipped" outcome and its reason."""
         found: dict[str, str] = {}
         for path in paths.filter(pc.match_substring_regex(paths, _ODD)).to_pylist():
@@ -274,7 +274,7 @@ class _Task:
         }
         for path in self._named_since(every):
             found[path] = "named by a commit newer than the plan"
-        return {path: write.Deletion("skipped", why) for path, why in found.items()}
+        return {path: Deletion("skipped", why) for path, why in found.items()}
 
     def _named_since(self, paths: list[str]) -> set[str]:
         """The paths whose files a commit since the plan names, by this path or by an alias.
@@ -292,6 +292,8 @@ class _Task:
 
     def _marks_since(self) -> set[str]:
         """Marks of the files that commits since the plan name outside of the root, or by a link."""
+        if not self.location.is_local:  # an object has one key
+            return self._marks
         new, table = (self.newer.paths | self.newer.outside) - self._marked, self.location.path
         self._marked |= new
         inside = pa.array(sorted(new & self.newer.paths), pa.string())
@@ -301,7 +303,37 @@ class _Task:
             self._marks.update(identity_marks(self.location, path))
         return self._marks
 
-    def _delete(self, planned: _Planned) -> write.Deletion:
+    def _delete_each(
+        self,
+        planned: list[_Planned],
+        skipped: Mapping[str, Deletion],
+        outcomes: list[Deletion],
+    ) -> None:
+        """Delete path by path, until the sign to stop; appends the outcome of each at once."""
+        for each in planned:
+            if self.sign.is_set(at_once=not outcomes):
+                break
+            outcomes.append(skipped.get(each.path) or self._delete(each))
+
+    def _delete_objects(
+        self, planned: list[_Planned], skipped: Mapping[str, Deletion]
+    ) -> list[Deletion]:
+        """Delete the objects of one batch together; an error of a look fails them all."""
+        files = [
+            PlannedFile(each.path, each.size, each.modified_ms)
+            for each in planned
+            if each.path not in skipped
+        ]
+        try:
+            done = write.delete_objects(
+                self.location, files, stop=partial(self.sign.is_set, at_once=True)
+            )
+        except OSError as error:
+            done = [Deletion("failed", f"{type(error).__name__}: {error}")] * len(files)
+        outcomes = dict(zip((each.path for each in files), done, strict=True)) | dict(skipped)
+        return [outcomes[each.path] for each in planned]
+
+    def _delete(self, planned: _Planned) -> Deletion:
         """Delete one path and return its outcome; an error of the storage fails this path only."""
         path, size, modified_ms, is_directory = planned
         try:
@@ -309,7 +341,7 @@ class _Task:
                 return write.delete_directory(self.location, path)
             return write.delete_file(self.location, path, size=size, modified_ms=modified_ms)
         except (OSError, ValueError) as error:
-            return write.Deletion("failed", f"{type(error).__name__}: {error}")
+            return Deletion("failed", f"{type(error).__name__}: {error}")
 
 
 def _closed_in(location: Location) -> Callable[[str], str | None]:
@@ -320,9 +352,9 @@ def _closed_in(location: Location) -> Callable[[str], str | None]:
 
     @cache
     def reason(directory: str) -> str | None:
-        if os.path.islink(f"{location.path}/{directory}"):  # noqa: PTH114 - False where denied
+        if read.is_link(location, directory):
             return "below a symbolic link"
-        if read.exists(location, f"{directory}/{LOG}"):
+        if read.has_directory(location, f"{directory}/{LOG}"):
             return "inside another Delta table"
         return None
 

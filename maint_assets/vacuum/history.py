@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from maint_assets.commit.transaction import commit_record
+from maint_assets.commit.transaction import commit_record, refuse_ignored_conditions
 from maint_assets.delta.timestamps import utc
 from maint_assets.snapshot.head import table_head
 
@@ -26,8 +26,10 @@ logger = logging.getLogger(__name__)
 def start(head: TableHead, plan: VacuumPlan, *, now_ms: Callable[[], int]) -> int:
     """Commit VACUUM START and return its version.
 
+    Raises GuardError on a store where it could overwrite another commit.
     ``specifiedRetentionMillis`` is present only when a retention was given, as Delta has it.
     """
+    refuse_ignored_conditions(head.location)
     own_ms = head.properties.deleted_file_retention_ms
     parameters: dict[str, Any] = {
         "retentionCheckEnabled": not plan.retention_ms < own_ms,

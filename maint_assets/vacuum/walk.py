@@ -57,7 +57,7 @@ class Walk(msgspec.Struct, frozen=True):
 
     def is_table(self, directory: str) -> bool:
         """Whether a directory below the root holds a Delta log of its own."""
-        return read.exists(self.location, f"{directory}/_delta_log")
+        return read.has_directory(self.location, f"{directory}/_delta_log")
 
 
 def behind_log_links(location: Location) -> list[str]:

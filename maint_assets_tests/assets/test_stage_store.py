@@ -210,7 +210,7 @@ def test_a_part_with_other_rows_is_refused(tmp_path: Path) -> None:
 def test_what_a_failed_attempt_left_is_no_part_of_the_rows(
     spark: SparkSession, dataset: StageDataset
 ) -> None:
-    dataset.rows_location.store(create=True)
+    dataset.rows_location.file("").mkdir(parents=True)
     dataset.rows_location.file("part-left.parquet").write_bytes(b"half a par")
 
     write(spark, dataset, ROWS)

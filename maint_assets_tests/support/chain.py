@@ -21,6 +21,7 @@ from maint_assets.config import (
     CompactionSettings,
     LogCleanupSettings,
     Maintenance,
+    StorageSettings,
     TableSettings,
     VacuumSettings,
 )
@@ -41,6 +42,15 @@ class Chain:
         return cls._of(
             workspace, TableSettings(name="t", uri=str(path), vacuum=VacuumSettings(**vacuum))
         )
+
+    @classmethod
+    def on_store(
+        cls, location: str, workspace: Path, storage: StorageSettings, **vacuum: Any
+    ) -> Chain:
+        """The same for a table on an object store."""
+        settings = VacuumSettings(**vacuum)
+        table = TableSettings(name="t", uri=location, storage=storage, vacuum=settings)
+        return cls._of(workspace, table)
 
     @classmethod
     def compacting(cls, path: Path, workspace: Path, **compaction: Any) -> Chain:

@@ -1,12 +1,13 @@
 """Stores that answer a conditional put misleadingly (object_stores.md 3.1)."""
 
+from collections.abc import Collection
 from typing import Any
 
 import obstore
 import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError
 
-from maint_assets.storage import write
+from maint_assets.storage import object_writes, write
 
 
 class FaultyStore:
@@ -55,3 +56,30 @@ class Refusal(FaultyStore):
 
     def fault(self, store: Any, path: str, body: bytes, **how: Any) -> Any:
         raise GenericError("503 slow down")
+
+
+class FaultyDelete:
+    """obstore's delete on a store that locks some keys, and is busy for the first ``busy`` times.
+
+    The errors are those that obstore raises.
+    """
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, locked: Collection[str] = (), busy: int = 0
+    ) -> None:
+        self.delete, self.locked, self.busy, self.requests = obstore.delete, locked, busy, 0
+        monkeypatch.setattr(object_writes.obstore, "delete", self._delete)
+
+    def _delete(self, store: Any, paths: str | list[str]) -> None:
+        self.requests += 1
+        if self.busy:
+            self.busy -= 1
+            raise GenericError("Generic S3 error: status code: 503: <Code>SlowDown</Code>")
+        keys = [paths] if isinstance(paths, str) else paths
+        held = [key for key in keys if key in self.locked]
+        self.delete(store, [key for key in keys if key not in self.locked])
+        if held:
+            raise GenericError(
+                f"Generic S3 error: DeleteObjects request failed for key {held[0]}: protected by "
+                "object lock. (code: AccessDenied)\n\nDebug source:\nGeneric { store }"
+            )

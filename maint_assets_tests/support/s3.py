@@ -16,6 +16,9 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
+from maint_assets.config import StorageSettings
+from maint_assets.storage.location import Location
+
 BUCKET = "bucket"
 START_SECONDS = 60
 _ARGUMENTS = (
@@ -24,6 +27,8 @@ _ARGUMENTS = (
 )  # fmt: skip
 _PORTS = ("master.port", "volume.port", "filer.port", "s3.port")
 _KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret"}
+NAMED_KEYS = {"TEST_STORE_KEY": "test", "TEST_STORE_SECRET": "test-secret"}
+"""The same access key under the names that ``Server.settings`` gives."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,27 @@ class Server:
     """A running server, by the environment in which programs find it."""
 
     environment: dict[str, str]
+
+    @property
+    def settings(self) -> StorageSettings:
+        """The settings of tables on it; their credentials are NAMED_KEYS."""
+        key, secret = (f"${name}" for name in NAMED_KEYS)
+        credentials = {"access_key_id": key, "secret_access_key": secret}
+        endpoint = self.environment["AWS_ENDPOINT_URL"]
+        return StorageSettings.model_validate({
+            "endpoint": endpoint,
+            "region": "us-east-1",
+            "credentials": credentials,
+        })
+
+    def location(self, prefix: str) -> Location:
+        """The location of a prefix of the bucket."""
+        return Location.of(f"s3://{BUCKET}/{prefix}", self.settings)
+
+    def put(self, *keys: str, body: bytes = b"x") -> None:
+        """Store an object of some bytes under each key of the bucket."""
+        for key in keys:
+            obstore.put(self.store(), key, body)
 
     def store(self) -> S3Store:
         """Its only bucket."""
@@ -50,6 +76,10 @@ class Server:
             if file.is_file():
                 obstore.put(store, f"{prefix}/{file.relative_to(directory)}", file.read_bytes())
         return f"s3://{BUCKET}/{prefix}"
+
+    def get(self, key: str) -> bytes:
+        """The content of an object."""
+        return bytes(obstore.get(self.store(), key).bytes())
 
     def keys(self, prefix: str) -> set[str]:
         """The keys below a prefix, relative to it."""
@@ -76,8 +106,8 @@ def running(directory: Path) -> Iterator[Server]:
         _wait(process, server, directory / "log")
         yield server
     finally:
-        process.terminate()
-        process.wait(START_SECONDS)
+        process.kill()  # it would wait for its clients for half a minute
+        process.wait()
 
 
 def _wait(process: subprocess.Popen[bytes], server: Server, log: Path) -> None:

@@ -38,9 +38,9 @@ class Planned:
     removed_in: dict[str, int | None]
 
 
-def planned(spark: SparkSession, path: Path, *, cutoff_ms: int | None = None) -> Planned:
+def planned(spark: SparkSession, path: Path | Location, *, cutoff_ms: int | None = None) -> Planned:
     """The plan of the newest version; without a cutoff no older version is retained."""
-    head = table_head(Location.of(str(path)))
+    head = table_head(Location.of(str(path)) if isinstance(path, Path) else path)
     cutoff_ms = int(time.time() * 1_000) if cutoff_ms is None else cutoff_ms  # noqa: TID251
     reasons = unsupported(head.protocol, Operation.VACUUM)
     if reasons:
@@ -71,7 +71,7 @@ def _rows(
     )
     of_state = part_rows(spark, state, parallelism=1)
     retained = Retained(cutoff_ms, head.segment.checkpoint_ms)
-    valid = [valid_files(of_state, table=head.location.path, retained=retained)]
+    valid = [valid_files(of_state, table=head.location.uri, retained=retained)]
     found = [small_listing(spark, walk)]
     sources = Sources(
         snapshot=state,

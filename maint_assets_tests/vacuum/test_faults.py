@@ -240,7 +240,7 @@ def planned_task(chain: Chain, table: Path) -> tuple[pa.Table, _Task]:
     report = chain.plan()
     parts = [pq.read_table(part.path) for part in report.diff.parts()]
     ledger = Location.of(str(report.diff.location.path)).below("ledger")
-    ledger.store(create=True)
+    ledger.file("").mkdir(parents=True)
     assert report.planned.plan.table == str(table)
     return pa.concat_tables(parts), _Task(
         report.planned.plan, Places(Location.of(str(table)), ledger)

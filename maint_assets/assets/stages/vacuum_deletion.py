@@ -112,7 +112,7 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
     if plan.files + plan.directories == 0:
         return Deleted(0, 0, 0, 0, 0, 0)
     run.refuse_stopping()
-    if not run.table.vacuum.log_commits:
+    if not _commits_records(run, head.location):
         done = _executed(run, plan)
         run.hold()
         return done
@@ -127,6 +127,12 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
         raise
     end_version = history.end(head.location, plan, done, now_ms=run.now_ms)
     return replace(done, start_version=start_version, end_version=end_version)
+
+
+def _commits_records(run: StageRun, location: Location) -> bool:
+    """Whether to commit START and END; on S3 only if we are told that nobody overwrites commits."""
+    may_commit = location.is_local or run.table.storage.commit is not None
+    return run.table.vacuum.log_commits and may_commit
 
 
 def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
