@@ -136,7 +136,7 @@ def test_a_batch_stays_open_while_its_files_cannot_be_looked_at(
     def failing(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("maint_assets.storage.read.size_and_mtime", failing)
+    monkeypatch.setattr("maint_assets.storage.local.size_and_mtime", failing)
     with pytest.raises(OSError, match="Input/output error"):
         settle(
             ledger,
