@@ -140,8 +140,14 @@ def expired_logs_stage(run: StageRun) -> StageResult:
     seen = run.summary("snapshot", SnapshotSummary)
     refuse_mismatch(seen)
     refuse_operation(seen, "clean_log")
-    asked = _asked_terms(seen, run.table.log_cleanup, planned_ms=run.now_ms())
-    refuse_other_commit(run.located(seen.table), seen.version, seen.commit_mark)
+    location = run.located(seen.table)
+    asked = _asked_terms(
+        seen,
+        run.table.log_cleanup,
+        planned_ms=run.now_ms(),
+        time_slack_ms=location.time_slack_ms,
+    )
+    refuse_other_commit(location, seen.version, seen.commit_mark)
     told_all = _planned(run, asked)
     written = run.output.written_rows(told_all.written, EXPIRED_SCHEMA)
     found, metrics = told_all.findings, written.metrics
@@ -228,7 +234,9 @@ def log_deletion_progress(run: StageRun) -> Share | None:
     )
 
 
-def _asked_terms(seen: SnapshotSummary, settings: LogCleanupSettings, *, planned_ms: int) -> Terms:
+def _asked_terms(
+    seen: SnapshotSummary, settings: LogCleanupSettings, *, planned_ms: int, time_slack_ms: int
+) -> Terms:
     """The terms of the plan from the settings. Raises RetentionError for a retention too short."""
     if seen.properties is None:
         raise StalePlanError(
@@ -246,6 +254,7 @@ def _asked_terms(seen: SnapshotSummary, settings: LogCleanupSettings, *, planned
         force=settings.force,
         creates_anchor=settings.create_anchor_checkpoint,
         min_keep_version=settings.min_keep_version,
+        time_slack_ms=time_slack_ms,
     )
 
 
