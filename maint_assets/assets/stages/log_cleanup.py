@@ -27,7 +27,8 @@ from maint_assets.delta.properties import TableProperties
 from maint_assets.delta.timestamps import duration_text
 from maint_assets.errors import DeletionFailedError, LogGapError, StalePlanError
 from maint_assets.log_cleanup.boundary import proven_anchors
-from maint_assets.log_cleanup.comparing import Cluster, is_small
+from maint_assets.log_cleanup.checkpoints.comparing import Cluster, is_small
+from maint_assets.log_cleanup.checkpoints.soundness import Soundness
 from maint_assets.log_cleanup.deletion import (
     DELETED_LOGS_SCHEMA,
     Cleaned,
@@ -51,7 +52,6 @@ from maint_assets.log_cleanup.plan import (
     retention_ms,
     terms,
 )
-from maint_assets.log_cleanup.soundness import Soundness
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import Checkpoint
