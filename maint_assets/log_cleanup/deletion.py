@@ -101,6 +101,11 @@ class Cleaned(msgspec.Struct, frozen=True):
     log_bytes: int
     attempt: int
 
+    @property
+    def recorded(self) -> int:
+        """The number of files with an outcome."""
+        return sum(sum(found.values()) for found in self.outcomes.values())
+
     def count(self, outcome: str) -> int:
         """The number of files with an outcome."""
         return sum(found.get(outcome, 0) for found in self.outcomes.values())
