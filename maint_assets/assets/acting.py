@@ -64,18 +64,17 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
             written = Dataset(tally(ledger).paths, digest, {})
             run.output.write_manifest(written, *ledger_parts(ledger))
         if run.is_stopping or isinstance(error, INTERRUPTS):
-            raise _stopped(run, planned, left) from error
+            raise _stopped(run.table.uri, ledger, planned=planned, left=left) from error
         raise
     if not _settled(run, wait_s=WAIT_SECONDS):
         mark.unlink(missing_ok=True)
 
 
-def refuse_unreached(run: StageRun, reached: int, planned: int) -> None:
+def refuse_unreached(reached: int, planned: int, *, table: str, ledger: Location) -> None:
     """Raise StorageError if planned paths have no outcome: tasks ended before they reached them."""
     if reached != planned:
         found = f"{reached:,} of {planned:,} planned paths have an outcome"
-        remedy = f"see the ledger {run.output.rows_location.path}, and run it again"
-        raise StorageError(run.table.uri, found, remedy)
+        raise StorageError(table, found, f"see the ledger {ledger.path}, and run it again")
 
 
 def settle_former(store: StageStore, table: TableSettings) -> None:
@@ -139,11 +138,10 @@ def _is_over(intent: intents.Intent) -> bool:
     return not intent.is_acting(now_s=time.time(), lease_s=LEASE_SECONDS)
 
 
-def _stopped(run: StageRun, planned: int, left: int) -> StoppedError:
-    ledger = run.output.rows_location
+def _stopped(table: str, ledger: Location, *, planned: int, left: int) -> StoppedError:
     done = tally(ledger)
     deleted = done.files["deleted"] + done.directories["deleted"]
     found = f"stopped: {deleted:,} of {planned:,} paths were deleted, see the ledger {ledger.path}"
     if left:
         found += f"; {left} tasks did not end within {WAIT_SECONDS:.0f} s and may still delete"
-    return StoppedError(run.table.uri, found, "run it again to finish")
+    return StoppedError(table, found, "run it again to finish")

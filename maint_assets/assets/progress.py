@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from maint_assets.assets.stage_run import StageRun
+    from maint_assets.storage.location import Location
 
 SHOWN = logging.getLogger("maint_assets_progress")
 """Logger of the terminal's progress; not one that Dagster records, as it has many lines."""
@@ -65,11 +66,11 @@ def reporting_progress(
         teller.join()
 
 
-def recorded_share(run: StageRun, planned_stage: str, planned: Callable[[], int]) -> Share | None:
-    """Planned paths with an outcome in the ledger; before the first batch is recorded, tasks."""
-    batches = len(ledger_files(run.output.rows_location))
-    if planned_stage not in run.known or not batches:
-        return tasks_of(run)
+def recorded_share(ledger: Location, planned: Callable[[], int]) -> Share | None:
+    """Planned paths with an outcome in the ledger; None before the first batch is recorded."""
+    batches = len(ledger_files(ledger))
+    if not batches:
+        return None
     paths = planned()
     return Share(min(batches * BATCH_PATHS, paths), paths, "paths, about")
 

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from maint_assets.log_cleanup.checkpoints.new_anchor import anchor_refusal
+from maint_assets.log_cleanup.checkpoints.soundness import soundness_of_each
 from maint_assets.log_cleanup.commit_times import CommitTimes
-from maint_assets.log_cleanup.new_anchor import anchor_refusal
 from maint_assets.log_cleanup.protection import is_protected
-from maint_assets.log_cleanup.soundness import soundness_of_each
 from maint_assets.snapshot.log import LOG
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from maint_assets.log_cleanup.comparing import Cluster
+    from maint_assets.log_cleanup.checkpoints.comparing import Cluster
+    from maint_assets.log_cleanup.checkpoints.soundness import Soundness
     from maint_assets.log_cleanup.log_directory import LogDirectory
     from maint_assets.log_cleanup.plan import Terms
-    from maint_assets.log_cleanup.soundness import Soundness
     from maint_assets.snapshot.log import Checkpoint
     from maint_assets.storage.location import Location
 

@@ -33,12 +33,12 @@ from maint_assets.delta.names import (
     staged_version,
 )
 from maint_assets.errors import CorruptLogError, LogGapError, StalePlanError, one_line
-from maint_assets.log_cleanup.comparing import is_small
+from maint_assets.log_cleanup.checkpoints.comparing import is_small
+from maint_assets.log_cleanup.checkpoints.sidecars import referenced_sidecars, sidecar_paths
+from maint_assets.log_cleanup.checkpoints.soundness import soundness_of_each
 from maint_assets.log_cleanup.expired_logs import EXPIRED_SCHEMA
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS, log_directory
 from maint_assets.log_cleanup.readable import earliest_readable
-from maint_assets.log_cleanup.sidecars import referenced_sidecars, sidecar_paths
-from maint_assets.log_cleanup.soundness import soundness_of_each
 from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
 from maint_assets.storage import read, write
 from maint_assets.storage.deletions import Deletion, PlannedFile
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from maint_assets.datasets.parts import Part
     from maint_assets.datasets.rows import Rows
-    from maint_assets.log_cleanup.comparing import Cluster
+    from maint_assets.log_cleanup.checkpoints.comparing import Cluster
     from maint_assets.log_cleanup.log_directory import LogDirectory
     from maint_assets.log_cleanup.plan import LogCleanupPlan
     from maint_assets.snapshot.log import Checkpoint
@@ -102,6 +102,11 @@ class Cleaned(msgspec.Struct, frozen=True):
     log_files: int
     log_bytes: int
     attempt: int
+
+    @property
+    def recorded(self) -> int:
+        """The number of files with an outcome."""
+        return sum(sum(found.values()) for found in self.outcomes.values())
 
     def count(self, outcome: str) -> int:
         """The number of files with an outcome."""

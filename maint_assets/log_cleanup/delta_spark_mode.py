@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from maint_assets.delta.features import Operation, unsupported
 from maint_assets.delta.hint import parse_hint
 from maint_assets.delta.names import LogFile, staged_version
+from maint_assets.log_cleanup.checkpoints.sidecars import named_sidecars
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
 from maint_assets.log_cleanup.protection import protocol_of_checksum
-from maint_assets.log_cleanup.sidecars import named_sidecars
 from maint_assets.snapshot.log import HINT, STAGED
 from maint_assets.storage import read
 

@@ -19,6 +19,7 @@ from maint_assets.datasets.parts import Measure
 from maint_assets.delta.names import is_temporary
 from maint_assets.errors import CorruptLogError, LogGapError
 from maint_assets.log_cleanup.boundary import NOTHING_PROVEN, Boundary, boundary
+from maint_assets.log_cleanup.checkpoints.sidecars import referenced_sidecars
 from maint_assets.log_cleanup.commit_times import CommitTimes
 from maint_assets.log_cleanup.delta_spark_mode import expired_by_files, hinted_version
 from maint_assets.log_cleanup.log_directory import (
@@ -32,7 +33,6 @@ from maint_assets.log_cleanup.readable import (
     missing_versions,
     readable_versions,
 )
-from maint_assets.log_cleanup.sidecars import referenced_sidecars
 from maint_assets.storage import read
 
 if TYPE_CHECKING:

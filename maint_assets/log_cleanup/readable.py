@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from maint_assets.errors import CorruptLogError, LogGapError
-from maint_assets.log_cleanup.sidecars import sidecar_paths
+from maint_assets.log_cleanup.checkpoints.sidecars import sidecar_paths
 
 if TYPE_CHECKING:
     from maint_assets.log_cleanup.log_directory import LogDirectory

@@ -27,7 +27,7 @@ SCENARIOS: dict[str, list[str]] = {
     ],
     "sidecar file cleanup": [
         "log_cleanup.test_suites::test_sidecars_go_day_by_day_with_their_checkpoints",
-        "log_cleanup.test_sidecars::test_a_shared_sidecar_stays",
+        "log_cleanup.checkpoints.test_sidecars::test_a_shared_sidecar_stays",
     ],
     "cleanup does not delete the checkpoint required by non-expired versions": [
         "log_cleanup.test_suites::test_the_checkpoint_that_versions_since_the_cutoff_need_stays"
@@ -76,8 +76,8 @@ SCENARIOS: dict[str, list[str]] = {
     ],
     "readable checkpoints with wrong content": [
         "log_cleanup.test_modes::test_ours_keeps_what_mends_a_checkpoint_of_another_version",
-        "log_cleanup.test_content::test_a_checkpoint_that_commits_contradict_is_no_anchor",
-        "log_cleanup.test_content::test_checkpoints_by_delta_rs_are_what_the_commits_make",
+        "log_cleanup.checkpoints.test_content::test_a_checkpoint_that_commits_contradict_is_no_anchor",
+        "log_cleanup.checkpoints.test_content::test_checkpoints_by_delta_rs_are_what_the_commits_make",
         "commit.checkpoint.test_random_tables::"
         "test_every_action_is_that_of_deltas_own_and_both_are_what_the_commits_make",
     ],
@@ -110,7 +110,7 @@ SCENARIOS: dict[str, list[str]] = {
         "log_cleanup.test_expired_logs::test_times_in_commits_count_not_those_of_files",
     ],
     "9 sidecars that nobody names": [
-        "log_cleanup.test_sidecars::test_an_old_sidecar_that_nobody_names_goes_a_young_one_stays"
+        "log_cleanup.checkpoints.test_sidecars::test_an_old_sidecar_that_nobody_names_goes_a_young_one_stays"
     ],
     "11 plan, ledger, hint": [
         "log_cleanup.test_deleted_logs::test_exactly_the_plan_goes_and_all_that_is_kept_reads_as_before",
@@ -118,7 +118,7 @@ SCENARIOS: dict[str, list[str]] = {
     ],
     "12 zero-byte, truncated anchor; anchor with a missing sidecar": [
         "log_cleanup.test_expired_logs::test_an_anchor_that_is_not_sound_is_passed_over_for_an_older_one",
-        "log_cleanup.test_sidecars::test_an_anchor_without_one_of_its_sidecars_is_passed_over",
+        "log_cleanup.checkpoints.test_sidecars::test_an_anchor_without_one_of_its_sidecars_is_passed_over",
     ],
     "13 commits before their checkpoint": [
         "log_cleanup.test_expired_logs::test_the_order_of_deletion_leaves_a_log_at_each_step"

@@ -8,10 +8,10 @@ from deltalake import DeltaTable
 
 from maint_assets.delta.names import commit_name
 from maint_assets.errors import LogGapError
+from maint_assets.log_cleanup.checkpoints.soundness import soundness_of_each
 from maint_assets.log_cleanup.expired_logs import expired_logs
 from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.log_cleanup.plan import DAY_MS
-from maint_assets.log_cleanup.soundness import soundness_of_each
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import terms_of
 

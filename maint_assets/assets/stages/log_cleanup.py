@@ -14,7 +14,7 @@ import msgspec
 from maint_assets.assets.acting import acting, refuse_unreached
 from maint_assets.assets.approval import plan_digest, refuse_other_rows
 from maint_assets.assets.numbers import human_time
-from maint_assets.assets.progress import Share, recorded_share
+from maint_assets.assets.progress import Share, recorded_share, tasks_of
 from maint_assets.assets.spark_resource import typed_errors
 from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.commit.checkpoint.writer import write_checkpoint
@@ -27,7 +27,8 @@ from maint_assets.delta.properties import TableProperties
 from maint_assets.delta.timestamps import duration_text
 from maint_assets.errors import DeletionFailedError, LogGapError, StalePlanError
 from maint_assets.log_cleanup.boundary import proven_anchors
-from maint_assets.log_cleanup.comparing import Cluster, is_small
+from maint_assets.log_cleanup.checkpoints.comparing import Cluster, is_small
+from maint_assets.log_cleanup.checkpoints.soundness import Soundness
 from maint_assets.log_cleanup.deletion import (
     DELETED_LOGS_SCHEMA,
     Cleaned,
@@ -51,7 +52,6 @@ from maint_assets.log_cleanup.plan import (
     retention_ms,
     terms,
 )
-from maint_assets.log_cleanup.soundness import Soundness
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import Checkpoint
@@ -175,11 +175,54 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
     Refusals are raised before anything is touched, DeletionFailedError if planned
     files could not be deleted.
     """
+    seen = _approved_plan(run, approval)
+    plan, ledger = seen.plan, run.output.rows_location
+    head = _ready_head(run, plan)
+    started = time.monotonic()
+    logger.info("Starting the deletion of log files older than %s", _gmt(plan.cutoff_ms))
+    refuse_unrecorded(ledger, plan.files)
+    checkpoint = _written_anchor(run, head, plan)
+    done = _executed(run, seen)
+    logger.info("Deleted %s log files older than %s", done.count("deleted"), _gmt(plan.cutoff_ms))
+    summary = _summary(
+        plan,
+        done,
+        checkpoint_version=checkpoint,
+        seconds=time.monotonic() - started,
+        ledger=ledger,
+        approved_by=approval.by,
+    )
+    written = Dataset(done.recorded, plan.digest, {})
+    run.output.write_manifest(written, *ledger_parts(ledger))
+    made = run.result(written, summary)
+    _raise_failed(head.location, plan, summary)
+    return made
+
+
+def log_deletion_progress(run: StageRun) -> Share | None:
+    """Planned files with a recorded outcome; before the first batch is recorded, tasks."""
+    if "expired_logs" not in run.known:
+        return tasks_of(run)
+    share = recorded_share(
+        run.output.rows_location,
+        lambda: run.summary("expired_logs", ExpiredLogsSummary).plan.files,
+    )
+    return share or tasks_of(run)
+
+
+def _approved_plan(run: StageRun, approval: Approval) -> ExpiredLogsSummary:
+    """The summary of the plan, if it is the approved one and its rows still have its digest."""
     seen = run.summary("expired_logs", ExpiredLogsSummary)
-    plan, settings = seen.plan, run.table.log_cleanup
+    plan = seen.plan
     approval.refuse_other(run, "expired_logs", plan.digest, table=plan.table)
     marks = plan.table_id, plan.mode, plan.anchor_version, plan.creates_anchor
     refuse_other_rows(run, "expired_logs", EXPIRED_SCHEMA, marks=marks, digest=plan.digest)
+    return seen
+
+
+def _ready_head(run: StageRun, plan: LogCleanupPlan) -> TableHead:
+    """The newest version of the table. Raises if it, the settings or the clock forbid the plan."""
+    settings = run.table.log_cleanup
     head = ready_head(
         plan,
         run.located(plan.table),
@@ -191,46 +234,35 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
     _refuse_more_kept(plan, settings)
     if plan.files and not settings.allow_clock_skew:
         refuse_clock_skew(head.location, now_ms=run.now_ms())
-    started = time.monotonic()
-    logger.info("Starting the deletion of log files older than %s", _gmt(plan.cutoff_ms))
-    refuse_unrecorded(run.output.rows_location, plan.files)
-    checkpoint = _written_anchor(run, head, plan)
-    done = _executed(run, seen)
-    seconds = time.monotonic() - started
-    logger.info("Deleted %s log files older than %s", done.count("deleted"), _gmt(plan.cutoff_ms))
-    summary = DeletedLogsSummary(
+    return head
+
+
+def _summary(
+    plan: LogCleanupPlan,
+    done: Cleaned,
+    *,
+    checkpoint_version: int | None,
+    seconds: float,
+    ledger: Location,
+    approved_by: str | None,
+) -> DeletedLogsSummary:
+    deleted = {kind: done.outcomes.get(kind, {}).get("deleted", 0) for kind in ORDER}
+    return DeletedLogsSummary(
         plan_digest=plan.digest,
         files=done.count("deleted"),
         bytes=done.bytes,
         missing=done.count("missing"),
         failed=done.count("failed"),
         skipped=done.count("skipped"),
-        by_kind={
-            kind: done.outcomes[kind]["deleted"]
-            for kind in ORDER
-            if done.outcomes.get(kind, {}).get("deleted")
-        },
+        by_kind={kind: files for kind, files in deleted.items() if files},
         earliest_version=done.earliest_version,
-        checkpoint_version=checkpoint,
+        checkpoint_version=checkpoint_version,
         log_files=done.log_files,
         log_bytes=done.log_bytes,
         seconds=round(seconds, 3),
         files_per_second=round(done.count("deleted") / seconds, 1),
-        ledger=run.output.rows_location.path,
-        approved_by=approval.by,
-    )
-    recorded_files = sum(sum(found.values()) for found in done.outcomes.values())
-    written = Dataset(recorded_files, plan.digest, {})
-    run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
-    made = run.result(written, summary)
-    _raise_failed(head.location, plan, summary)
-    return made
-
-
-def log_deletion_progress(run: StageRun) -> Share | None:
-    """Planned files with a recorded outcome."""
-    return recorded_share(
-        run, "expired_logs", lambda: run.summary("expired_logs", ExpiredLogsSummary).plan.files
+        ledger=ledger.path,
+        approved_by=approved_by,
     )
 
 
@@ -377,7 +409,7 @@ def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
     if is_repeated or done.attempt:
         rows = run.spark.read.schema(DELETED_LOGS_SCHEMA).parquet(ledger.path)
         done = msgspec.structs.replace(done, outcomes=recorded(rows))
-    refuse_unreached(run, sum(sum(found.values()) for found in done.outcomes.values()), plan.files)
+    refuse_unreached(done.recorded, plan.files, table=run.table.uri, ledger=ledger)
     run.hold()
     return done
 

@@ -212,7 +212,8 @@ def diff_stage(run: StageRun) -> StageResult:
     seen = run.summary("snapshot", SnapshotSummary)
     found = run.summary("listing", ListingSummary)
     kept = run.summary("valid_files", ValidFilesSummary)
-    _refuse_mixed_snapshots(run, kept.snapshot_run, found.snapshot_run)
+    made_from = {kept.snapshot_run, found.snapshot_run}
+    _refuse_mixed_snapshots(made_from, run.run_of("snapshot"), table=run.table.uri)
     stages = ("snapshot", "valid_files", "listing")
     sources = Sources(*(run.upstream(stage).parts() for stage in stages))
     with run.output.scratch() as scratch:
@@ -281,11 +282,11 @@ def asked_retention_ms(head: TableHead, settings: VacuumSettings) -> int:
     )
 
 
-def _refuse_mixed_snapshots(run: StageRun, *made_from: str) -> None:
-    """Raise StalePlanError if the upstream stages were made from different snapshots."""
-    if set(made_from) != {run.run_of("snapshot")}:
+def _refuse_mixed_snapshots(made_from: set[str], newest: str, *, table: str) -> None:
+    """Raise StalePlanError if the upstream stages were not all made from the newest snapshot."""
+    if made_from != {newest}:
         raise StalePlanError(
-            run.table.uri,
+            table,
             "valid_files and listing were not made from the newest snapshot",
             "run the whole chain from snapshot on",
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from maint_assets.assets.acting import acting, refuse_unreached
 from maint_assets.assets.approval import refuse_other_rows
 from maint_assets.assets.interrupts import INTERRUPTS
-from maint_assets.assets.progress import Share, recorded_share
+from maint_assets.assets.progress import Share, recorded_share, tasks_of
 from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
 from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.config import milliseconds
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from maint_assets.assets.approval import Approval
     from maint_assets.assets.stage_run import StageRun
-    from maint_assets.config import VacuumSettings
+    from maint_assets.config import TableSettings, VacuumSettings
     from maint_assets.snapshot.head import TableHead
     from maint_assets.storage.location import Location
     from maint_assets.vacuum.plan import VacuumPlan
@@ -84,8 +84,13 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
 
 
 def deletion_progress(run: StageRun) -> Share | None:
-    """Planned paths with a recorded outcome."""
-    return recorded_share(run, "diff", lambda: run.summary("diff", DiffSummary).plan.paths)
+    """Planned paths with a recorded outcome; before the first batch is recorded, tasks."""
+    if "diff" not in run.known:
+        return tasks_of(run)
+    share = recorded_share(
+        run.output.rows_location, lambda: run.summary("diff", DiffSummary).plan.paths
+    )
+    return share or tasks_of(run)
 
 
 def _approved_plan(run: StageRun, approval: Approval) -> VacuumPlan:
@@ -112,7 +117,7 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
     if plan.files + plan.directories == 0:
         return Deleted(0, 0, 0, 0, 0, 0)
     run.refuse_stopping()
-    if not _commits_records(run, head.location):
+    if not _commits_records(run.table, head.location):
         done = _executed(run, plan)
         run.hold()
         return done
@@ -129,10 +134,10 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
     return replace(done, start_version=start_version, end_version=end_version)
 
 
-def _commits_records(run: StageRun, location: Location) -> bool:
-    """Whether to commit START and END; on S3 only if we are told that nobody overwrites commits."""
-    may_commit = location.is_local or run.table.storage.commit is not None
-    return run.table.vacuum.log_commits and may_commit
+def _commits_records(settings: TableSettings, location: Location) -> bool:
+    """Whether to commit START and END; on S3 only if ``storage.commit`` is set."""
+    may_commit = location.is_local or settings.storage.commit is not None
+    return settings.vacuum.log_commits and may_commit
 
 
 def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
@@ -153,7 +158,7 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
         ledger_rows = run.spark.read.schema(DELETION_SCHEMA).parquet(ledger.path)
         outcomes = recorded(ledger_rows).collect()
     found = _tally_of(outcomes)
-    refuse_unreached(run, found.paths, plan.paths)
+    refuse_unreached(found.paths, plan.paths, table=run.table.uri, ledger=ledger)
     return _deleted_of(found)
 
 

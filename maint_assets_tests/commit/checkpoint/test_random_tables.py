@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from maint_assets.log_cleanup.checkpoints.soundness import Soundness, soundness_of_each
 from maint_assets.log_cleanup.log_directory import log_directory
-from maint_assets.log_cleanup.soundness import Soundness, soundness_of_each
 from maint_assets.storage.location import Location
 from maint_assets_tests.commit.checkpoint.random_tables import random_table
 from maint_assets_tests.commit.checkpoint.writing import log, sometimes, written

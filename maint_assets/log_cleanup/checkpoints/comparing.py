@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from maint_assets.datasets.exchange import exchanged, in_waves
 from maint_assets.datasets.rows import encode_result, task_groups, units
-from maint_assets.log_cleanup.anchor import Opened, open_checkpoint
-from maint_assets.log_cleanup.compared_rows import Reading, compared_rows
-from maint_assets.log_cleanup.comparison import Differences, differences
+from maint_assets.log_cleanup.checkpoints.anchor import Opened, open_checkpoint
+from maint_assets.log_cleanup.checkpoints.compared_rows import Reading, compared_rows
+from maint_assets.log_cleanup.checkpoints.comparison import Differences, differences
 from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS
 from maint_assets.snapshot.log import Checkpoint
 from maint_assets.snapshot.replay import BUCKET_BYTES, SMALL_LOG_BYTES, file_shares
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from maint_assets.log_cleanup.comparison import Comparison
-    from maint_assets.log_cleanup.hashes import Table
+    from maint_assets.log_cleanup.checkpoints.comparison import Comparison
+    from maint_assets.log_cleanup.checkpoints.hashes import Table
     from maint_assets.log_cleanup.log_directory import LogDirectory
     from maint_assets.storage.location import Location
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from maint_assets.log_cleanup.compared_rows import (
+from maint_assets.log_cleanup.checkpoints.compared_rows import (
     BROKEN,
     COMMITS,
     COMPARED_ARROW,
@@ -23,14 +23,14 @@ from maint_assets.log_cleanup.compared_rows import (
     NEVER,
     OTHER,
 )
-from maint_assets.log_cleanup.hashes import contradicting
+from maint_assets.log_cleanup.checkpoints.hashes import contradicting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
-    from maint_assets.log_cleanup.hashes import Hashes
+    from maint_assets.log_cleanup.checkpoints.hashes import Hashes
 
     Numbers = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

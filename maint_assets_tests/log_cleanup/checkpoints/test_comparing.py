@@ -7,14 +7,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from maint_assets.errors import StalePlanError
-from maint_assets.log_cleanup import comparing
 from maint_assets.log_cleanup.boundary import proven_anchors
-from maint_assets.log_cleanup.comparing import Cluster
-from maint_assets.log_cleanup.comparison import Difference
+from maint_assets.log_cleanup.checkpoints import comparing
+from maint_assets.log_cleanup.checkpoints.comparing import Cluster
+from maint_assets.log_cleanup.checkpoints.comparison import Difference
+from maint_assets.log_cleanup.checkpoints.soundness import Soundness, soundness_of_each
 from maint_assets.log_cleanup.deletion import delete_planned, proven_anchor
 from maint_assets.log_cleanup.expired_logs import expired_logs
 from maint_assets.log_cleanup.log_directory import LogDirectory, log_directory
-from maint_assets.log_cleanup.soundness import Soundness, soundness_of_each
 from maint_assets.snapshot import replay
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.conftest import CleaningOf

@@ -19,8 +19,8 @@ from maint_assets.datasets.parts import text_hashes
 from maint_assets.delta.actions import DomainMetadata, Metadata, Protocol, Txn, parse_action
 from maint_assets.delta.names import LogFile
 from maint_assets.errors import CorruptLogError, LogGapError
-from maint_assets.log_cleanup.content import other_action, transaction_retention_ms
-from maint_assets.log_cleanup.hashes import (
+from maint_assets.log_cleanup.checkpoints.content import other_action, transaction_retention_ms
+from maint_assets.log_cleanup.checkpoints.hashes import (
     NUMBERS,
     Hashes,
     Table,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from maint_assets.delta.actions import Action
-    from maint_assets.log_cleanup.hashes import Spelled
+    from maint_assets.log_cleanup.checkpoints.hashes import Spelled
     from maint_assets.storage.location import Location
 
     Numbers = npt.NDArray[np.int64]

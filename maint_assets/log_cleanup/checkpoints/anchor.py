@@ -26,7 +26,11 @@ from maint_assets.delta.actions import (
 )
 from maint_assets.delta.names import LogFileKind
 from maint_assets.errors import CorruptLogError, LogGapError, one_line
-from maint_assets.log_cleanup.loadable import lacking, lacking_in_json, refuse_unloadable
+from maint_assets.log_cleanup.checkpoints.loadable import (
+    lacking,
+    lacking_in_json,
+    refuse_unloadable,
+)
 from maint_assets.snapshot.control_actions import RESTORE, log_lines, non_file_rows, to_action
 from maint_assets.snapshot.head import SidecarFile, sidecar_file, version_checksum
 from maint_assets.snapshot.log import Checkpoint

@@ -8,9 +8,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets.log_cleanup.hashes import contradicting, statistics
+from maint_assets.log_cleanup.checkpoints.hashes import contradicting, statistics
+from maint_assets.log_cleanup.checkpoints.soundness import Soundness, soundness_of_each
 from maint_assets.log_cleanup.log_directory import log_directory
-from maint_assets.log_cleanup.soundness import Soundness, soundness_of_each
 from maint_assets.storage.location import Location
 from maint_assets_tests.commit.checkpoint.writing import log, written
 from maint_assets_tests.support.builder import TableBuilder

@@ -14,19 +14,19 @@ import msgspec
 from maint_assets.delta.features import writer_feature_names
 from maint_assets.delta.schema import TableSchema
 from maint_assets.errors import MaintError
-from maint_assets.log_cleanup.compared_rows import COMMITS, Reading
-from maint_assets.log_cleanup.comparing import comparison_results, open_all
-from maint_assets.log_cleanup.comparison import Comparison, Difference
-from maint_assets.log_cleanup.hashes import Table
+from maint_assets.log_cleanup.checkpoints.compared_rows import COMMITS, Reading
+from maint_assets.log_cleanup.checkpoints.comparing import comparison_results, open_all
+from maint_assets.log_cleanup.checkpoints.comparison import Comparison, Difference
+from maint_assets.log_cleanup.checkpoints.hashes import Table
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.schemas import LogUnit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from maint_assets.log_cleanup.anchor import Opened
-    from maint_assets.log_cleanup.comparing import Cluster
-    from maint_assets.log_cleanup.comparison import Differences
+    from maint_assets.log_cleanup.checkpoints.anchor import Opened
+    from maint_assets.log_cleanup.checkpoints.comparing import Cluster
+    from maint_assets.log_cleanup.checkpoints.comparison import Differences
     from maint_assets.log_cleanup.log_directory import LogDirectory
     from maint_assets.snapshot.log import Checkpoint
     from maint_assets.storage.location import Location

@@ -1,0 +1,1 @@
+"""Checkpoints as the anchor of a log: opened, compared with the commits, with their sidecars."""
