@@ -41,7 +41,7 @@ _EXPECTED: dict[tuple[Location, str], Ahead[str, bytes]] = {}
 
 _CHUNK_BYTES = 8 * 1024 * 1024
 _FILE, _PREFIX = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
-_NEVER_OLD = 2**62
+NEVER_OLD = 2**62
 """The time of a prefix, which is no directory that could be deleted."""
 
 
@@ -160,7 +160,7 @@ def directory(
         )
     found = Entries([], [], [], [])
     for each in listed["common_prefixes"]:
-        _append(found, (each.rstrip("/").rpartition("/")[2], _PREFIX, 0, _NEVER_OLD), wanted)
+        _append(found, (each.rstrip("/").rpartition("/")[2], _PREFIX, 0, NEVER_OLD), wanted)
     for each in _without_markers(location, path, listed["objects"]):
         _append(found, (_name(each), _FILE, each["size"], _ms(each)), wanted)
     yield found
@@ -177,7 +177,7 @@ def _without_markers(
     itself = prefix.rstrip("/")
     real = [each for each in listed if each["path"] != itself]
     empty = [each["path"] for each in real if not each["size"]]
-    there = dict(zip(empty, _looked_at(location, empty), strict=True))
+    there = dict(zip(empty, looked_at(location, empty), strict=True))
     return [each for each in real if there.get(each["path"], (0, 0)) is not None]
 
 
@@ -203,11 +203,12 @@ def sizes_and_mtimes(location: Location, paths: Sequence[str]) -> list[tuple[int
     with as_os_error():
         found = _listed_among(store_of(location), wanted)
     rest = [path for path in wanted if path not in found]
-    found |= zip(rest, _looked_at(location, rest), strict=True)
+    found |= zip(rest, looked_at(location, rest), strict=True)
     return [found[path] for path in paths]
 
 
-def _looked_at(location: Location, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+def looked_at(location: Location, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+    """``size_and_mtime`` by one request for each path, many at once."""
     if not paths:
         return []
     with ThreadPoolExecutor(THREADS) as threads:

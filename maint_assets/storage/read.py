@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow.parquet as pq
 
-from maint_assets.storage import local, object_files, objects
+from maint_assets.storage import local, object_files, object_listing, objects
 from maint_assets.storage.entries import Entries, FileEntry, FileId, OpenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from maint_assets.storage.location import Location
 
@@ -29,6 +31,9 @@ class _Sized(Protocol):
 
 
 File = TypeVar("File", bound=_Sized)
+
+NEVER_OLD = objects.NEVER_OLD
+"""The time of what is no file that could be deleted."""
 
 __all__ = ["Entries", "FileEntry", "FileId", "OpenFile"]
 
@@ -147,6 +152,13 @@ def directory(
     Links are not followed; entries that vanish meanwhile are left out. Raises StorageError.
     """
     return _of(location).directory(location, path, wanted=wanted)
+
+
+def objects_between(
+    location: Location, after: str, until: str | None, *, ordered: bool
+) -> Iterator[pa.RecordBatch]:
+    """The objects of a store in a range of keys, as ``object_listing.listed`` returns them."""
+    return object_listing.listed(location, after=after, until=until, ordered=ordered)
 
 
 def count(location: Location, path: str) -> tuple[int, list[str]]:
