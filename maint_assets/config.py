@@ -355,13 +355,13 @@ def parse(text: str, *, source: str, base: Path) -> Maintenance:
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
-        raise ConfigError(source, f"is not YAML{line}", "mend the syntax") from None
+        raise ConfigError(source, f"is not YAML{line}", "correct the YAML syntax") from None
     if not isinstance(values, dict):
         raise ConfigError(source, "is not a mapping of keys", "see docs/config.md")
     again = _repeated(node)
     if again is not None:
         where = f"{source}:{again.start_mark.line + 1}"
-        raise ConfigError(where, f"the key '{again.value}' is there twice", "keep one of them")
+        raise ConfigError(where, f"the key '{again.value}' is duplicated", "keep one of them")
     if not isinstance(values.get("defaults") or {}, dict):
         where = f"{source}:{_line(node, ('defaults',))}"
         raise ConfigError(where, "defaults: should be a mapping of keys", "correct that value")
@@ -435,7 +435,7 @@ def _absolute(uri: str, base: Path, *, source: str) -> str:
     for plain, braced in _VARIABLE.findall(uri):
         if (plain or braced) not in os.environ:
             found = f"the environment variable {plain or braced} is not set"
-            raise ConfigError(source, found, f"set it, or mend '{uri}'")
+            raise ConfigError(source, found, f"set it, or correct '{uri}'")
     expanded = os.path.expandvars(uri)
     if re.match(r"^[A-Za-z][A-Za-z0-9+.-]*:", expanded):
         return expanded

@@ -247,7 +247,7 @@ def test_a_config_error_is_a_usage_error() -> None:
 
 
 @pytest.mark.parametrize("extent", ["off", "'off'", "sampled", "full"])
-def test_how_many_rows_are_compared_is_said_in_a_word(extent: str) -> None:
+def test_the_extent_of_compared_rows_is_a_word(extent: str) -> None:
     """YAML reads a plain `off` as false."""
     found = parsed(f"tables: [{{name: a, uri: a, compaction: {{verify_rows: {extent}}}}}]")
 
@@ -261,7 +261,7 @@ def test_another_word_for_it_is_refused(extent: str) -> None:
     assert said.startswith("m.yaml:5: ") and "'off', 'sampled' or 'full'" in said
 
 
-def test_rows_of_some_bins_are_compared_if_nothing_is_said() -> None:
+def test_rows_of_some_bins_are_compared_by_default() -> None:
     assert config.CompactionSettings().verify_rows == "sampled"
 
 

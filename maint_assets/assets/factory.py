@@ -9,9 +9,9 @@ from typing import Optional
 
 import dagster as dg
 
-from maint_assets.assets.acting import settle_former
 from maint_assets.assets.approval import Approval
 from maint_assets.assets.chain import CHAINS, STAGES, Stage
+from maint_assets.assets.deleting_tasks import settle_former
 from maint_assets.assets.interrupts import RunStoppedError, ending_its_run, is_interrupt
 from maint_assets.assets.progress import reporting_progress
 from maint_assets.assets.spark_resource import stage as spark_stage

@@ -261,5 +261,5 @@ def _write(path: Path, value: Any) -> None:
 
 
 def _digest(columns: list[str], rows: int, sums: list[int]) -> str:
-    told = [*columns, str(rows), *map(str, sums)]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
+    texts = [*columns, str(rows), *map(str, sums)]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]

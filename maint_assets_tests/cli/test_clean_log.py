@@ -119,7 +119,7 @@ def test_a_person_reads_the_plan_is_asked_and_says_no(
     assert "when version 7 was the newest." in _one_line(out)
     assert "commit 5" in _one_line(out)
     assert (
-        "The log then begins with checkpoint 5; versions 0 to 4 can be read no more."
+        "The log then begins with checkpoint 5; versions 0 to 4 can no longer be read."
         in _one_line(out)
     )
     assert f"_delta_log/{4:020}.json" in out.splitlines()
@@ -150,9 +150,7 @@ def test_a_person_reads_why_nothing_may_go_and_is_not_asked(
     code, out, err = run("clean-log", "t", "--execute")
 
     assert code == 0
-    assert "Nothing to delete: no checkpoint is old enough for the log to begin with" in _one_line(
-        out
-    )
+    assert "Nothing to delete: no checkpoint is old enough to be the anchor" in _one_line(out)
     assert "(no_checkpoint_before_cutoff); create_anchor_checkpoint may write one." in _one_line(
         out
     )

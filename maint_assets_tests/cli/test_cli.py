@@ -199,7 +199,7 @@ def test_an_unknown_option_is_a_usage_error(run: Shell) -> None:
     assert "--retain" in err
 
 
-def test_check_tells_valid_from_invalid(run: Shell, tmp_path: Path) -> None:
+def test_check_distinguishes_valid_from_invalid(run: Shell, tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text("tables: [{name: a, uri: a}]")
     (tmp_path / "bad.yaml").write_text("tables:\n- {name: a, url: a}")
 
@@ -314,7 +314,7 @@ def test_optimize_says_what_it_cannot_take(
     refused(run("optimize", small.path, *options), code=2, said=said)
 
 
-def test_a_live_file_that_is_gone_after_the_deletion_is_told_in_a_sentence(
+def test_a_live_file_that_is_gone_after_the_deletion_is_reported_in_a_sentence(
     run: Shell, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not as a Dagster error: somebody else deleted the file meanwhile."""

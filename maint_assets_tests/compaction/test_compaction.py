@@ -150,7 +150,7 @@ def test_predicates_of_anything_else_are_refused(
 
 @pytest.mark.parametrize("where", ["cast(day as int) = 1", "assert_true(day > '9') is null"])
 @pytest.mark.parametrize("files", [1, 2])
-def test_a_predicate_that_fails_on_a_value_is_said_to(
+def test_a_predicate_that_fails_on_a_value_is_reported(
     where: str, files: int, spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     small_files(tmp_path, files=files)
@@ -287,7 +287,7 @@ def test_a_removal_of_a_file_that_is_no_input_is_no_conflict_as_it_is_for_delta_
     assert rows(tmp_path / "ours") == rows(tmp_path / "theirs")
 
 
-def test_a_change_of_the_schema_closes_the_door(tmp_path: Path, compacting: Compacting) -> None:
+def test_a_change_of_the_schema_is_a_conflict(tmp_path: Path, compacting: Compacting) -> None:
     table = small_files(tmp_path)
     chain = compacting(tmp_path)
     report = planned(chain)
@@ -627,7 +627,7 @@ def test_a_disk_that_takes_no_file_fails_bins_in_one_sentence(
     assert report.done.versions == [table.version + 1]
 
 
-def test_what_came_before_a_closed_door_is_kept_and_told(
+def test_commits_before_a_conflict_are_kept_and_reported(
     tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches are committed one after another: the second one finds a new column."""
@@ -653,7 +653,7 @@ def test_what_came_before_a_closed_door_is_kept_and_told(
     assert done.ledger is not None and list(Path(done.ledger).glob("*.parquet"))
 
 
-def test_what_came_before_a_lost_worker_is_kept_and_told(
+def test_commits_before_a_lost_worker_are_kept_and_reported(
     tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No Python code fails here, so the error that Spark raises is a Java one."""

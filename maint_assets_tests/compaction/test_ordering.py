@@ -184,7 +184,7 @@ def test_rows_are_sorted_inside_files_and_the_same_input_gives_the_same_files(
     assert contents[0] == contents[1]
 
 
-def test_the_commit_says_what_deltas_says(
+def test_the_commit_info_equals_deltas(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -407,7 +407,7 @@ def test_a_clustered_table_is_not_z_ordered(
         plan_compaction(chain.launcher, chain.table)
 
 
-def test_what_readers_skip_is_told_before_and_after(tmp_path: Path, compacting: Compacting) -> None:
+def test_data_skipping_is_reported_before_and_after(tmp_path: Path, compacting: Compacting) -> None:
     points(tmp_path, rows=4000)
     report = compacting(tmp_path, zorder_by=["x", "y"], target_file_size=20_000).compact()
     done = compacted(report)

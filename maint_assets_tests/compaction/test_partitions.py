@@ -74,7 +74,7 @@ def test_no_value_is_one_partition_and_empty_text_another(
     assert Counter(row["p"] for row in rows) == {"a": 4, None: 8, "": 8, "a b/é%": 4}
 
 
-def test_moments_are_merged_where_their_zone_is_told(
+def test_timestamps_are_merged_where_their_zone_is_known(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     fields = {"id": "long", "value": "string", "at": "timestamp"}

@@ -136,7 +136,7 @@ def partly_materialised(path: Path, column: str) -> bool:
 
 
 @pytest.mark.long
-def test_ids_come_and_cease_as_the_table_says_and_are_never_given_twice(
+def test_row_ids_follow_the_tables_properties_and_are_never_assigned_twice(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     table = TableBuilder(tmp_path).create(features=TRACKED)
@@ -176,5 +176,5 @@ def test_tracking_that_is_on_and_cannot_be_is_refused(
     features = TRACKED if SUSPENDED in properties else []
     TableBuilder(tmp_path).create(features=features, configuration=properties | NAMES).add("a", "b")
 
-    with pytest.raises(UnsupportedFeatureError, match="row tracking is on"):
+    with pytest.raises(UnsupportedFeatureError, match="row tracking is enabled"):
         compacting(tmp_path).compact()

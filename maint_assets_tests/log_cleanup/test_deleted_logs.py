@@ -28,8 +28,8 @@ from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
     daily_log,
+    locations_of,
     of_versions,
-    places_of,
     plan_of,
     sidecar_log,
     single,
@@ -69,7 +69,7 @@ def test_exactly_the_plan_goes_and_all_that_is_kept_reads_as_before(
 
 
 @pytest.mark.parametrize(("handled", "told"), [(4, True), (9, False)])
-def test_our_own_vacuum_in_mode_lite_that_lags_behind_is_told(
+def test_our_own_vacuum_in_mode_lite_that_lags_behind_is_reported(
     tmp_path: Path, cleaning_of: CleaningOf, handled: int, told: bool
 ):
     daily_log(tmp_path, checkpoints=(5, 10))
@@ -80,7 +80,7 @@ def test_our_own_vacuum_in_mode_lite_that_lags_behind_is_told(
 
     notes = chain.plan_cleanup().planned.notes
 
-    expected = "our VACUUM has come to version 4: mode lite needs mode full once first"
+    expected = "maint_assets' VACUUM has handled version 4: run mode full once before mode lite"
     assert (expected in notes) is told
 
 
@@ -161,7 +161,9 @@ def test_deltas_messages_are_logged(
     assert f"Deleted 21 log files {older}" in caplog.messages
 
 
-def test_files_that_changed_or_went_meanwhile_are_told(tmp_path: Path, cleaning_of: CleaningOf):
+def test_files_that_changed_or_vanished_meanwhile_are_reported(
+    tmp_path: Path, cleaning_of: CleaningOf
+):
     builder = daily_log(tmp_path, checkpoints=(5, 10))
     chain = cleaning_of(tmp_path)
     report = chain.plan_cleanup()
@@ -330,7 +332,7 @@ def test_what_no_plan_would_name_is_never_deleted(
     rows = pa.RecordBatch.from_pylist([row], arrow_schema(EXPIRED_SCHEMA))
 
     plan = plan_of(path, 1, anchor=10)
-    done = delete_planned([rows], plan, places_of(plan, ledger))
+    done = delete_planned([rows], plan, locations_of(plan, ledger))
 
     assert done.outcomes == {kind: {"skipped": 1}}
     assert (path / name).exists()

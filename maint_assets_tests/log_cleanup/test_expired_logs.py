@@ -322,7 +322,7 @@ def test_the_order_of_deletion_leaves_a_log_at_each_step(tmp_path: Path):
     ]
 
 
-def test_a_vacuum_lite_that_lags_behind_is_told(tmp_path: Path):
+def test_a_vacuum_lite_that_lags_behind_is_reported(tmp_path: Path):
     builder = daily_log(tmp_path, checkpoints=(5, 10))
     text = json.dumps({"latestCommitVersionOutsideOfRetentionWindow": 4})
     builder.write_log("_last_vacuum_info", text)

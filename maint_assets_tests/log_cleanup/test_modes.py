@@ -111,7 +111,7 @@ def test_ours_keeps_ten_versions_that_delta_rs_loses(
     assert [len(delta_rs.rows(ours.path, v)) for v in range(5, 21)] == [*range(5, 21)]
 
 
-def test_ours_keeps_what_mends_a_checkpoint_of_another_version(
+def test_ours_keeps_what_repairs_a_checkpoint_of_another_version(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     def steps(log: LogBuilder) -> LogBuilder:

@@ -76,7 +76,7 @@ def test_times_since_the_cutoff_have_their_version_where_commits_tell_theirs_fro
     assert not (log.log / commit_name(9)).exists()
 
 
-def test_a_plan_made_before_commits_told_their_time_is_executed_as_it_is(
+def test_a_plan_made_before_in_commit_timestamps_is_executed_as_it_is(
     tmp_path: Path, cleaning_of: CleaningOf
 ):
     log = LogBuilder(tmp_path, now_ms=NOW_MS, features=["inCommitTimestamp"])

@@ -116,7 +116,7 @@ def test_a_plan_that_cannot_be_read_is_not_executed(tmp_path: Path, chain_of: Ch
     assert {"x", "y", "z"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_failed_deletion_is_told_and_the_next_run_finishes(
+def test_failed_deletion_is_reported_and_the_next_run_finishes(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:
     story(tmp_path).stray("stuck/s").age("stuck/*", 9).age("stuck", 9)
@@ -325,7 +325,7 @@ def test_unattended_plan_beyond_its_limits_is_refused(numbers: dict[str, int], n
         refuse_beyond(plan_of(**numbers), Limits(max_delete_files=10), attended=False)
 
 
-def test_approval_is_by_hand_unless_said_otherwise() -> None:
+def test_approval_is_by_hand_by_default() -> None:
     assert VacuumSettings().approval == "manual"
 
 

@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets.datasets.ledger import Places
+from maint_assets.datasets.ledger import DeletionLocations
 from maint_assets.errors import DeletionFailedError, StalePlanError, StorageError
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.deletion import _Task
@@ -243,7 +243,7 @@ def planned_task(chain: Chain, table: Path) -> tuple[pa.Table, _Task]:
     ledger.file("").mkdir(parents=True)
     assert report.planned.plan.table == str(table)
     return pa.concat_tables(parts), _Task(
-        report.planned.plan, Places(Location.of(str(table)), ledger)
+        report.planned.plan, DeletionLocations(Location.of(str(table)), ledger)
     )
 
 

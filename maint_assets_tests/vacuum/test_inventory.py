@@ -213,7 +213,7 @@ def test_paths_outside_of_the_table_are_counted_and_left_alone(
     assert (tmp_path / "outside").exists()
 
 
-def test_a_live_file_that_is_told_to_be_a_directory_is_no_part_of_a_plan(
+def test_a_live_file_that_is_listed_as_a_directory_is_no_part_of_a_plan(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:
     table = story(tmp_path)
@@ -229,7 +229,7 @@ def test_a_live_file_that_is_told_to_be_a_directory_is_no_part_of_a_plan(
     assert (table.path / "stray").exists()
 
 
-def test_a_path_told_twice_goes_only_if_it_is_old_both_times(
+def test_a_path_listed_twice_is_deleted_only_if_it_is_old_both_times(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:
     table = story(tmp_path)
@@ -365,7 +365,7 @@ def test_a_link_of_a_live_partition_is_no_file_of_an_inventory(
 
 
 @pytest.mark.parametrize("name", ["my-inventory", "a b", "x;y", "a.b.c.d"])
-def test_an_odd_name_of_an_inventory_is_told_in_one_sentence(
+def test_an_odd_name_of_an_inventory_is_reported_in_one_sentence(
     tmp_path: Path, chain_of: ChainOf, name: str
 ) -> None:
     table = story(tmp_path)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from maint_assets.assets.acting import acting, refuse_unreached
 from maint_assets.assets.approval import plan_digest, refuse_other_rows
+from maint_assets.assets.deleting_tasks import deleting, refuse_unreached
 from maint_assets.assets.numbers import human_time
 from maint_assets.assets.progress import Share, recorded_share, tasks_of
 from maint_assets.assets.spark_resource import typed_errors
@@ -20,7 +20,12 @@ from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.commit.checkpoint.writer import write_checkpoint
 from maint_assets.config import milliseconds
 from maint_assets.datasets.columns import arrow_schema
-from maint_assets.datasets.ledger import Places, ledger_files, ledger_parts, refuse_unrecorded
+from maint_assets.datasets.ledger import (
+    DeletionLocations,
+    ledger_files,
+    ledger_parts,
+    refuse_unrecorded,
+)
 from maint_assets.datasets.parts import Target, Written
 from maint_assets.datasets.rows import encode_result, units
 from maint_assets.delta.properties import TableProperties
@@ -142,9 +147,9 @@ def expired_logs_stage(run: StageRun) -> StageResult:
     refuse_operation(seen, "clean_log")
     asked = _asked_terms(seen, run.table.log_cleanup, planned_ms=run.now_ms())
     refuse_other_commit(run.located(seen.table), seen.version, seen.commit_mark)
-    told_all = _planned(run, asked)
-    written = run.output.written_rows(told_all.written, EXPIRED_SCHEMA)
-    found, metrics = told_all.findings, written.metrics
+    planned = _planned(run, asked)
+    written = run.output.written_rows(planned.written, EXPIRED_SCHEMA)
+    found, metrics = planned.findings, written.metrics
     by_kind = {kind: metrics[f"kind_{kind}"] for kind in ORDER if metrics[f"kind_{kind}"]}
     summary = ExpiredLogsSummary(
         plan=_plan(seen, asked, found, written=written),
@@ -264,7 +269,9 @@ def _asked_terms(seen: SnapshotSummary, settings: LogCleanupSettings, *, planned
     """The terms of the plan from the settings. Raises RetentionError for a retention too short."""
     if seen.properties is None:
         raise StalePlanError(
-            seen.table, "its snapshot is of an older version of us", "run the chain again"
+            seen.table,
+            "its snapshot was made by an older release of maint_assets",
+            "run the chain again",
         )
     properties = TableProperties.of(seen.properties, table=seen.table)
     kept_ms = _kept_ms(properties, settings=settings, table=seen.table)
@@ -307,13 +314,13 @@ def _notes(asked: Terms, settings: LogCleanupSettings) -> list[str]:
 
 def _lite_notes(run: StageRun, seen: SnapshotSummary, found: Findings) -> list[str]:
     """Notes on commits that VACUUM LITE has not handled yet and would need."""
-    told, anchor = seen.expired_log["handled"], found.anchor_version
-    handled = -1 if told is None else told
+    known, anchor = seen.expired_log["handled"], found.anchor_version
+    handled = -1 if known is None else known
     is_used = handled >= 0 or run.table.vacuum.mode == "lite"
     if anchor is None or handled + 1 >= anchor or not is_used:
         return []
     done = "no version" if handled < 0 else f"version {handled}"
-    return [f"our VACUUM has come to {done}: mode lite needs mode full once first"]
+    return [f"maint_assets' VACUUM has handled {done}: run mode full once before mode lite"]
 
 
 def _planned(run: StageRun, asked: Terms) -> _Planned:
@@ -390,12 +397,13 @@ def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
     if not plan.files:
         return Cleaned({}, 0, plan.earliest_version_before, seen.log_files, seen.log_bytes, 0)
     ledger = run.output.rows_location
-    is_repeated, places = bool(ledger_files(ledger)), Places(run.located(plan.table), ledger)
+    is_repeated = bool(ledger_files(ledger))
+    locations = DeletionLocations(run.located(plan.table), ledger)
     with run.output.scratch() as scratch, typed_errors():
-        anchor = proven_anchor(places.table, plan, Cluster(run.spark, run.parallelism, scratch))
-    with acting(run, plan.files, digest=plan.digest), typed_errors():
+        anchor = proven_anchor(locations.table, plan, Cluster(run.spark, run.parallelism, scratch))
+    with deleting(run, plan.files, digest=plan.digest), typed_errors():
         parts = run.upstream("expired_logs").parts()
-        rows = deleted_logs(run.spark, parts, plan, places=places, anchor=anchor)
+        rows = deleted_logs(run.spark, parts, plan, locations=locations, anchor=anchor)
         (done,) = rows.values(Cleaned)
     if is_repeated or done.attempt:
         rows = run.spark.read.schema(DELETED_LOGS_SCHEMA).parquet(ledger.path)
@@ -410,7 +418,7 @@ def _raise_failed(location: Location, plan: LogCleanupPlan, summary: DeletedLogs
         raise DeletionFailedError(
             plan.table,
             f"{summary.failed} of {plan.files} planned log files could not be deleted",
-            f"see each in the ledger {summary.ledger}, mend the cause and clean the log again",
+            f"see each in the ledger {summary.ledger}, fix the cause and clean the log again",
         )
     _refuse_unreadable(location, plan, summary)
 

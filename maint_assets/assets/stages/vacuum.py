@@ -38,8 +38,8 @@ from maint_assets.vacuum.diff import (
     DIFF_SCHEMA,
     KINDS,
     PLANNED,
-    Looks,
     Sources,
+    StorageChecks,
     diff,
 )
 from maint_assets.vacuum.handled import handled_version
@@ -220,7 +220,7 @@ def diff_stage(run: StageRun) -> StageResult:
             run.spark,
             sources,
             cutoff_ms=seen.cutoff_ms or 0,
-            looks=_looks(found.mode, run.located(seen.table)),
+            checks=_storage_checks(found.mode, run.located(seen.table)),
             parallelism=run.parallelism,
             scratch=scratch,
         )
@@ -254,8 +254,8 @@ def _retained(seen: SnapshotSummary) -> Retained:
     return Retained(seen.cutoff_ms or 0, seen.checkpoint_ms)
 
 
-def _looks(mode: str, location: Location) -> Looks:
-    return Looks(
+def _storage_checks(mode: str, location: Location) -> StorageChecks:
+    return StorageChecks(
         are_missing=None if mode == "lite" else partial(are_missing, location=location),
         are_linked=None if mode == "full" else partial(are_linked, location=location),
     )

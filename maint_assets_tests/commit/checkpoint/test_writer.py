@@ -62,7 +62,7 @@ FEATURES: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("what", FEATURES)
-def test_checkpoint_tells_delta_all_that_the_commits_say(
+def test_delta_reads_from_a_checkpoint_all_that_the_commits_hold(
     spark: SparkSession, tmp_path: Path, what: str
 ) -> None:
     properties = FEATURES[what] | {"delta.checkpointInterval": "1000"}
@@ -443,7 +443,7 @@ def test_same_bytes_of_somebody_else_are_not_ours(tmp_path: Path) -> None:
     assert not put_file_if_absent(location, "x", tmp_path / "made", check=lambda _: None)
 
 
-def test_link_that_is_said_to_be_there_but_is_not_is_an_error(
+def test_link_that_is_reported_as_existing_but_absent_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exists(_: Path, target: Path) -> None:
@@ -456,7 +456,7 @@ def test_link_that_is_said_to_be_there_but_is_not_is_an_error(
         put_file_if_absent(Location.of(str(tmp_path)), "x", tmp_path / "made", check=lambda _: None)
 
 
-def test_hint_that_cannot_be_written_is_told_in_one_sentence(
+def test_hint_that_cannot_be_written_is_reported_in_one_sentence(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> bool:

@@ -139,7 +139,7 @@ def test_old_calendars_are_rewritten_by_spark(
     assert len(texts(spark, path)) == len(before) - 1
 
 
-def test_columns_that_only_case_tells_apart_keep_their_values(
+def test_columns_that_differ_in_case_alone_keep_their_values(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     """delta-spark and deltalake refuse such a table, but its writer may have a reader."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from maint_assets.compaction.plan import Selection
 from maint_assets.compaction.planning.budget import within_budget
-from maint_assets.compaction.planning.candidates import Judge, candidates
+from maint_assets.compaction.planning.candidates import Criteria, candidates
 from maint_assets.compaction.planning.packing import compaction_bins, packed_bins
 from maint_assets.compaction.planning.tasks import RewriteTask, commit_batches
 from maint_assets.datasets.parts import PartSlice
@@ -40,7 +40,7 @@ def planned(
         pa.repeat(pa.scalar(value=False), len(adds)),
     ]
     batch = pa.RecordBatch.from_arrays(arrays, schema=LIVE_ADDS_ARROW)
-    found = compaction_bins(candidates([batch], Judge(ROOT, partitions, asked)), asked)
+    found = compaction_bins(candidates([batch], Criteria(ROOT, partitions, asked)), asked)
     if max_bytes is not None:
 
         def promising(held: Iterable[Add]) -> bool:
@@ -258,7 +258,7 @@ def test_a_plan_of_the_same_files_has_the_same_bins() -> None:
 
 
 @given(sizes=st.lists(st.integers(1, 50), max_size=20), most=st.integers(1, 60))
-def test_commits_take_packages_in_order_up_to_their_bytes(sizes: list[int], most: int) -> None:
+def test_commits_take_task_groups_in_order_up_to_their_bytes(sizes: list[int], most: int) -> None:
     found = [
         RewriteTask(PartSlice("p", "", at, 1), size, 1, size, 1, str(at), ordered=False)
         for at, size in enumerate(sizes)

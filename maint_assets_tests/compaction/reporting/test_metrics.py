@@ -107,7 +107,7 @@ def test_what_is_left_out_are_numbers_of_deltas_engine(
 
 
 @pytest.mark.oracle
-def test_what_delta_tells_wrong_is_right(
+def test_metrics_that_delta_gets_wrong_are_right(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     """The times, and the columns with statistics: one of the three is a partition column."""

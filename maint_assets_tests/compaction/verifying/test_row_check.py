@@ -158,7 +158,7 @@ def test_nothing_else_sees_that_rows_have_other_values(tmp_path: Path, inject: I
     assert not any(row["verified"] for row in found)
 
 
-def test_the_same_rows_are_told_of_each_file(tmp_path: Path) -> None:
+def test_equal_rows_are_reported_for_each_file(tmp_path: Path) -> None:
     table = TableBuilder(tmp_path).create(features=["deletionVectors"])
     table.add("a", rows=9).add("b").delete_rows("a", 0, 5)
 
@@ -184,7 +184,7 @@ def test_a_bin_of_which_no_row_lives_is_compared_too(
 
 
 @pytest.mark.parametrize("extent", ["off", "sampled", "full"])
-def test_a_run_compares_and_tells_what_it_was_asked(
+def test_a_run_compares_and_reports_the_requested_extent(
     extent: Any, tmp_path: Path, compacting: Compacting
 ) -> None:
     """Three bins in separate commits: the sample is the same for all of them."""

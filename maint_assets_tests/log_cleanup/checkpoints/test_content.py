@@ -20,7 +20,7 @@ from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import (
     commits,
-    places_of,
+    locations_of,
     plan_of,
     planned,
     planned_rows,
@@ -322,7 +322,7 @@ def test_an_anchor_whose_content_changed_since_the_plan_is_refused(tmp_path: Pat
     (tmp_path / "ledger").mkdir()
 
     with pytest.raises(StalePlanError, match="other live files"):
-        delete_planned(rows.to_batches(), plan, places_of(plan, tmp_path / "ledger"))
+        delete_planned(rows.to_batches(), plan, locations_of(plan, tmp_path / "ledger"))
 
     assert sorted(builder.log.iterdir()) == before
 
@@ -335,7 +335,7 @@ def test_a_deletion_that_was_broken_off_goes_on_without_the_commits(tmp_path: Pa
         (builder.log / f"{version:020d}.json").unlink()
     (tmp_path / "ledger").mkdir()
 
-    done = delete_planned(rows.to_batches(), plan, places_of(plan, tmp_path / "ledger"))
+    done = delete_planned(rows.to_batches(), plan, locations_of(plan, tmp_path / "ledger"))
 
     assert done.outcomes["commit"] == {"missing": 8, "deleted": 2}
     assert done.earliest_version == 10

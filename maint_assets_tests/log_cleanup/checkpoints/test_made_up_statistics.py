@@ -76,7 +76,9 @@ MADE_UP = {
 
 @pytest.mark.parametrize("what", MADE_UP)
 @pytest.mark.parametrize("told", [None, "{}", "null"])
-def test_statistics_that_no_commit_tells_are_a_fault(tmp_path: Path, what: str, told: str | None):
+def test_statistics_that_no_commit_contains_are_a_fault(
+    tmp_path: Path, what: str, told: str | None
+):
     table = TableBuilder(tmp_path).create().add("a", stats=told).checkpoint()
     (file,) = table.log.glob("*.checkpoint.parquet")
 
@@ -120,7 +122,7 @@ def test_bounds_that_were_parsed_contradict_only_where_no_commit_has_any(
     assert contradicting(parsed, statistics([made], of_commit=True)[1]).tolist() == [is_other]
 
 
-def test_a_number_of_rows_is_told_from_none_at_all():
+def test_a_number_of_rows_is_distinguished_from_none_at_all():
     rows, _ = statistics([None, '{"numRecords":0}', '{"numRecords":1}'], of_commit=True)
     found, _ = statistics([json.dumps({"numRecords": at}) for at in range(3)], of_commit=False)
 
