@@ -234,12 +234,16 @@ Credentials = Annotated[
 ]
 
 
+CommitSetting = Literal["conditional", "exclusive"]
+
+
 class StorageSettings(_Model):
     """How the object store of a table is reached; what is not set is taken from the environment.
 
     ``kms_key_id`` is the key for ``encryption`` of new objects by ``aws:kms``. ``commit`` says who
     else writes the table: ``conditional``, only writers that never overwrite a commit;
-    ``exclusive``, nobody while we do. Without it nothing is committed to S3.
+    ``exclusive``, nobody while we do. Without it a VACUUM commits nothing, and a rewrite only if
+    all recent commits are of writers known to be conditional.
     """
 
     endpoint: str | None = None
@@ -248,7 +252,7 @@ class StorageSettings(_Model):
     requester_pays: bool = False
     encryption: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None = None
     kms_key_id: str | None = None
-    commit: Literal["conditional", "exclusive"] | None = None
+    commit: CommitSetting | None = None
     credentials: Credentials = CredentialSettings()
 
     @model_validator(mode="after")

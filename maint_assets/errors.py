@@ -18,6 +18,7 @@ MaintError
     NoRoomError                   exit 1: the disk is full; nothing was committed
   ConflictError                   exit 1: a concurrent commit conflicts; nothing was committed
   UnknownOutcomeError             exit 1: a commit may or may not have been written
+  OverwrittenError                exit 1: another writer overwrote a commit of ours
   DeletionFailedError             exit 1: some planned paths could not be deleted
   StoppedError                    exit 1: an interrupt stopped the stage
   RewriteError                    exit 1: new files would not hold the rows of the old ones
@@ -127,6 +128,10 @@ class ConflictError(MaintError):
 
 class UnknownOutcomeError(MaintError):
     """The storage failed during a commit: it may have been written, or may appear later."""
+
+
+class OverwrittenError(MaintError):
+    """Another writer overwrote a commit that had succeeded."""
 
 
 class DeletionFailedError(MaintError):

@@ -1,11 +1,12 @@
-"""Put whole files into a local log: no reader ever sees a partial one.
+"""Put whole files into a log: no reader ever sees a partial one.
 
-A file is written and synced under a temporary name, then linked (put-if-absent) or renamed
-(replace) to its own.
+On a disk a file is written and synced under a temporary name, then linked (put-if-absent) or
+renamed (replace) to its own. A store shows an object when its upload is complete.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import uuid
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from maint_assets.storage.write import remove_hadoop_checksum
+from maint_assets.storage.write import put_if_absent, remove_hadoop_checksum, replace_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -26,8 +27,12 @@ def put_file_if_absent(
 ) -> bool:
     """Copy a local file to ``path`` below the table; False if that name was taken.
 
-    ``check`` gets the synced copy before it has its name; an error it raises leaves no file.
+    ``check`` gets the synced copy before it has its name, or the file itself before its upload; an
+    error it raises leaves no file. ``source`` must be unlike any other file.
     """
+    if not location.is_local:
+        check(source)
+        return put_if_absent(location, path, _mapped(source))
     target = location.file(path)
     with _temporary_file(target) as copy:
         shutil.copyfile(source, copy)
@@ -40,12 +45,21 @@ def put_file_if_absent(
 
 def replace_file(location: Location, path: str, body: bytes) -> None:
     """Write a small file atomically, in place of any file of that name."""
+    if not location.is_local:
+        replace_object(location, path, body)
+        return
     target = location.file(path)
     with _temporary_file(target) as copy:
         copy.write_bytes(body)
         _synced(copy)
         remove_hadoop_checksum(target)
         copy.replace(target)
+
+
+def _mapped(source: Path) -> memoryview:
+    """The bytes of a local file that is not empty, without reading them into memory."""
+    with source.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def _link(copy: Path, target: Path) -> bool:

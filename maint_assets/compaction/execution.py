@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from maint_assets.commit.rewrite.committing import commit_rewrites
@@ -53,12 +54,7 @@ class ExecutionParameters:
     now_ms: Callable[[], int]
 
     def request(self, bins: Sequence[str], deletion_ms: int) -> RewriteRequest:
-        """The commit request for these bins.
-
-        Its ``txnId`` is a hash of the plan's digest and the bins, so that a run after a kill
-        recognises the commit of the run before.
-        """
-        named = "\n".join((self.plan.digest, *sorted(bins)))
+        """The commit request for these bins."""
         selection = self.plan.selection
         where = [] if selection.where is None else [selection.where]
         parameters: dict[str, Any] = {"predicate": msgspec.json.encode(where).decode()}
@@ -71,11 +67,25 @@ class ExecutionParameters:
         return RewriteRequest(
             operation=selection.operation,
             parameters=parameters,
-            txn_id=str(uuid.uuid5(_NAMESPACE, named)),
+            txn_id=self._txn_id(bins),
             deletion_timestamp_ms=deletion_ms,
             now_ms=self.now_ms,
             row_ids_kept=self.how.files.row_tracking is not None,
         )
+
+    def commits(self, done: pa.RecordBatch) -> dict[int, str]:
+        """The ``txnId`` of a batch's commit by version, from its rows of REWRITTEN_SCHEMA."""
+        written = pc.is_in(done["state"], pa.array(["committed", "dropped"]))
+        txn_id = self._txn_id(pc.unique(done["bin"].filter(written)).to_pylist())
+        return dict.fromkeys(pc.unique(done["version"].drop_null()).to_pylist(), txn_id)
+
+    def _txn_id(self, bins: Sequence[str]) -> str:
+        """A hash of the plan's digest and the bins of a commit.
+
+        So a run after a kill recognises the commit of the run before.
+        """
+        named = "\n".join((self.plan.digest, *sorted(bins)))
+        return str(uuid.uuid5(_NAMESPACE, named))
 
 
 def rewrite_batch(

@@ -78,7 +78,6 @@ def ready_head(
     Raises StalePlanError, UnsupportedFeatureError, UnsupportedLocationError, LogGapError or
     CorruptLogError. Conflicts with newer commits are checked at each commit.
     """
-    location.refuse_store()
     refuse_old(plan.table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
     newest = table_head(location)
     refuse_other_table(newest, table_id=plan.table_id, version=plan.version)

@@ -8,6 +8,8 @@ again before it starts, and checks before each batch that the anchor's files are
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
+from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,7 +32,7 @@ from maint_assets.delta.names import (
     is_temporary,
     staged_version,
 )
-from maint_assets.errors import CorruptLogError, LogGapError, StalePlanError
+from maint_assets.errors import CorruptLogError, LogGapError, StalePlanError, one_line
 from maint_assets.log_cleanup.checkpoints.comparing import is_small
 from maint_assets.log_cleanup.checkpoints.sidecars import referenced_sidecars, sidecar_paths
 from maint_assets.log_cleanup.checkpoints.soundness import soundness_of_each
@@ -39,7 +41,7 @@ from maint_assets.log_cleanup.log_directory import CHECKPOINT_KINDS, log_directo
 from maint_assets.log_cleanup.readable import earliest_readable
 from maint_assets.snapshot.log import LOG, SIDECARS, STAGED
 from maint_assets.storage import read, write
-from maint_assets.storage.deletions import Deletion
+from maint_assets.storage.deletions import Deletion, PlannedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -196,12 +198,12 @@ class _Task:
         self._named = None  # read again with the first sidecar of each batch
         table = self.location.uri
         with recording(self.ledger, rows, schema=_LEDGER_ARROW, table=table) as outcomes:
-            for row in planned:
+            for some in _together(planned, self.location):
                 if self.sign.is_set(at_once=not outcomes):
                     break
-                outcomes.append(self._deleted(row))
-                is_left = outcomes[-1].outcome in {"failed", "skipped"}
-                self._commit_left |= is_left and row["kind"] == "commit"
+                outcomes.extend(self._outcomes(some))
+                left = any(each.outcome in {"failed", "skipped"} for each in outcomes[-len(some) :])
+                self._commit_left |= left and some[0]["kind"] == "commit"
         for row, done in zip(planned, outcomes, strict=False):
             self.done[row["kind"]][done.outcome] += 1
             self.bytes += row["size"] if done.outcome == "deleted" else 0
@@ -218,7 +220,28 @@ class _Task:
             attempt=0 if context is None else context.attemptNumber(),
         )
 
-    def _deleted(self, row: dict[str, Any]) -> Deletion:
+    def _outcomes(self, rows: list[dict[str, Any]]) -> list[Deletion]:
+        """Delete files whose order does not matter: on a store by as few requests as possible."""
+        files = [PlannedFile(row["path"], row["size"], row["modified_ms"]) for row in rows]
+        skipped = [self._skipped(row) for row in rows]
+        if self.location.is_local:
+            return [
+                kept
+                or write.delete_log_file(
+                    self.location, each.path, size=each.size, modified_ms=each.modified_ms
+                )
+                for kept, each in zip(skipped, files, strict=True)
+            ]
+        wanted = [each for kept, each in zip(skipped, files, strict=True) if kept is None]
+        stop = partial(self.sign.is_set, at_once=True)
+        try:
+            done = iter(write.delete_log_objects(self.location, wanted, stop=stop))
+        except OSError as error:
+            done = repeat(Deletion("failed", f"{type(error).__name__}: {one_line(error)}"))
+        return [next(done) if kept is None else kept for kept in skipped]
+
+    def _skipped(self, row: dict[str, Any]) -> Deletion | None:
+        """Why a file must stay; None if it may be deleted."""
         path = row["path"]
         if self._commit_left and row["kind"] not in _BEFORE_ALL:
             return _COMMIT_LEFT
@@ -231,9 +254,7 @@ class _Task:
         checked = checked_path(path)
         if row["kind"] == "hadoop_checksum" and checked and read.exists(self.location, checked):
             return _FILE_EXISTS
-        return write.delete_log_file(
-            self.location, path, size=row["size"], modified_ms=row["modified_ms"]
-        )
+        return None
 
     def _has_plain_name(self, row: dict[str, Any]) -> bool:
         """Whether it is a commit or checksum before the anchor with its usual name.
@@ -269,6 +290,21 @@ class _Task:
                     f"{name}, which the log would begin with, is gone or was changed",
                     "find out why and plan again; the ledger lists the files deleted so far",
                 )
+
+
+def _together(rows: list[dict[str, Any]], location: Location) -> Iterator[list[dict[str, Any]]]:
+    """Runs of planned files whose order of deletion does not matter; on a disk each file alone.
+
+    Checkpoints go version by version, see ORDER in ``expired_logs``.
+    """
+    if location.is_local:
+        yield from ([row] for row in rows)
+        return
+
+    def order(row: dict[str, Any]) -> tuple[str, int | None]:
+        return row["kind"], row["version"] if row["kind"] in CHECKPOINT_KINDS else None
+
+    yield from (list(found) for _, found in groupby(rows, order))
 
 
 def _anchor_files(

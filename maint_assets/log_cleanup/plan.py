@@ -49,7 +49,8 @@ class Terms(msgspec.Struct, frozen=True):
     """The settings of a plan and the table's own properties; times in ms.
 
     ``in_commit`` is None for a table without in-commit timestamps: file times are used then.
-    ``protection_before`` is 0 where no checkpoint is protected.
+    ``protection_before`` is 0 where no checkpoint is protected. ``time_slack_ms`` is that of the
+    log's location: its files may be that much younger than their times.
     """
 
     planned_ms: int
@@ -63,12 +64,13 @@ class Terms(msgspec.Struct, frozen=True):
     in_commit: InCommitTimes | None = None
     protection_before: int = 0
     has_sidecars: bool = False
+    time_slack_ms: int = 0
 
     @property
     def cutoff_ms(self) -> int:
         """Planned time less the retention, cut to the start of the day, hour or minute in UTC."""
         step = GRANULARITY_MS[self.granularity]
-        return (self.planned_ms - self.retention_ms) // step * step
+        return (self.planned_ms - self.retention_ms - self.time_slack_ms) // step * step
 
     @property
     def left_over_ms(self) -> int:
@@ -87,6 +89,7 @@ def terms(  # noqa: PLR0913
     force: bool,
     creates_anchor: bool,
     min_keep_version: int | None,
+    time_slack_ms: int = 0,
 ) -> Terms:
     """The terms of a plan for a table with these properties and features."""
     in_commit = None
@@ -107,6 +110,7 @@ def terms(  # noqa: PLR0913
         in_commit=in_commit,
         protection_before=protected_before(properties, features),
         has_sidecars="v2Checkpoint" in features,
+        time_slack_ms=time_slack_ms,
     )
 
 
@@ -180,7 +184,6 @@ def ready_head(
     ``kept_ms`` computes the retention from the table's present properties. Raises StalePlanError,
     RetentionError, UnsupportedFeatureError or LogGapError; changes nothing.
     """
-    location.refuse_store()
     table = plan.table
     refuse_old(table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
     head = newest_head(location)

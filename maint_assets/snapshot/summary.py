@@ -100,6 +100,11 @@ class SnapshotSummary:
     outside: int = 0
 
 
+def cutoff_ms(head: TableHead, planned_ms: int, retention_ms: int) -> int:
+    """The time in ms before which files of a table count as expired."""
+    return planned_ms - retention_ms - head.location.time_slack_ms
+
+
 def snapshot_summary(  # noqa: PLR0913
     head: TableHead,
     metrics: Mapping[str, int],
@@ -122,7 +127,7 @@ def snapshot_summary(  # noqa: PLR0913
         retention_ms=retention_ms,
         retention_asked=retention_asked,
         table_retention_ms=head.properties.deleted_file_retention_ms,
-        cutoff_ms=None if retention_ms is None else planned_ms - retention_ms,
+        cutoff_ms=None if retention_ms is None else cutoff_ms(head, planned_ms, retention_ms),
         live_files=metrics["live_files"],
         live_bytes=metrics["live_bytes"],
         tombstones=metrics["tombstones"],

@@ -27,4 +27,5 @@ class PlannedFile(NamedTuple):
 DELETED, MISSING = Deletion("deleted"), Deletion("missing")
 CHANGED = Deletion("skipped", "changed since it was planned")
 MADE_AGAIN = Deletion("skipped", "created again by another process after its deletion")
+NOT_OF_LOG = Deletion("skipped", "not a file of the log")
 OF_LOG = Deletion("skipped", "a file of a Delta log")

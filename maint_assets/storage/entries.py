@@ -1,11 +1,14 @@
-"""What a look at a storage returns: directory entries, and the identity of a file."""
+"""What a look at a storage returns: directory entries, identities of files, open files."""
 
 from __future__ import annotations
 
 import stat
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class FileEntry(msgspec.Struct, frozen=True):
@@ -40,3 +43,10 @@ class FileId(NamedTuple):
     inode: int
     size: int
     modified_ns: int
+
+
+class OpenFile(NamedTuple):
+    """An open file, and the size in bytes of the file in the storage."""
+
+    source: pa.NativeFile
+    size: int

@@ -11,13 +11,13 @@ import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from maint_assets.errors import StorageError
-from maint_assets.storage.entries import Entries, FileEntry, FileId
+from maint_assets.storage.entries import Entries, FileEntry, FileId, OpenFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from maint_assets.storage.location import Location
 
@@ -50,9 +50,16 @@ def content(location: Location, path: str) -> bytes:
         return file.read()
 
 
-def parquet(location: Location, path: str) -> pq.ParquetFile:
-    """Open a Parquet file: reads the footer, then columns and row groups on demand."""
-    return pq.ParquetFile(f"{location.uri}/{path}")
+def opened(location: Location, path: str) -> OpenFile:
+    """Open a file. Raises FileNotFoundError, OSError."""
+    source = pa.OSFile(f"{location.uri}/{path}")
+    return OpenFile(source, source.size())
+
+
+def ranges(location: Location, path: str, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+    """Byte ranges of a file, each by start and length; cut at the end of the file."""
+    with open(f"{location.uri}/{path}", "rb") as file:  # noqa: PTH123 - a Path costs
+        return [os.pread(file.fileno(), length, start) for start, length in spans]
 
 
 def exists(location: Location, path: str) -> bool:

@@ -107,6 +107,14 @@ class Location:
         self.refuse_store()
         return self.uri
 
+    @property
+    def time_slack_ms(self) -> int:
+        """How much later than it seems a file may have been written: stores cut times to seconds.
+
+        A file is only taken to be as old as it must be.
+        """
+        return 0 if self.is_local else 1_000
+
     def refuse_store(self) -> None:
         """Raise UnsupportedLocationError on a store, before what works on local disks only."""
         if not self.is_local:

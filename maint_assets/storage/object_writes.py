@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from maint_assets.storage import objects
 from maint_assets.storage.deletions import CHANGED, DELETED, MISSING, Deletion
 
 if TYPE_CHECKING:
+    import pathlib
     from collections.abc import Callable, Sequence
 
     from maint_assets.storage.deletions import PlannedFile
@@ -46,6 +48,22 @@ def clock_ms(location: Location, path: str) -> int:
     return int(found["last_modified"].timestamp() * 1000)
 
 
+def put_file(location: Location, path: str, source: pathlib.Path) -> None:
+    """Upload a local file under a new name; on an error the object is removed again.
+
+    Large files are uploaded in parts. Raises OSError.
+    """
+    store, size = objects.store_of(location), source.stat().st_size
+    try:
+        with objects.as_os_error():
+            obstore.put(store, path, source)
+            _refuse_other_size(path, size, found=obstore.head(store, path)["size"])
+    except BaseException:
+        with contextlib.suppress(BaseError, FileNotFoundError):
+            obstore.delete(store, path)
+        raise
+
+
 def delete_objects(
     location: Location, files: Sequence[PlannedFile], *, stop: Callable[[], bool]
 ) -> list[Deletion]:
@@ -68,6 +86,11 @@ def delete_objects(
         failed |= _deleted(location, wanted[first : first + REQUEST_KEYS], stop=stop)
     outcomes |= _verified(location, wanted, failed)
     return [outcomes[path] for path in paths]
+
+
+def _refuse_other_size(path: str, sent: int, *, found: int) -> None:
+    if found != sent:
+        raise OSError(f"{path} has {found} bytes in the store, but {sent} were sent")
 
 
 def _is_same(planned: PlannedFile, found: tuple[int, int]) -> bool:

@@ -14,8 +14,6 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import obstore
-import pyarrow as pa
-import pyarrow.parquet as pq
 from obstore.exceptions import BaseError, InvalidPathError
 from obstore.store import S3Store
 
@@ -110,11 +108,6 @@ def chunks(location: Location, path: str) -> Iterator[bytes]:
     with as_os_error():
         for chunk in obstore.get(store_of(location), path).stream(min_chunk_size=_CHUNK_BYTES):
             yield bytes(chunk)
-
-
-def parquet(location: Location, path: str) -> pq.ParquetFile:
-    """Open a Parquet object, read by one request. Raises FileNotFoundError."""
-    return pq.ParquetFile(pa.BufferReader(content(location, path)))
 
 
 def exists(location: Location, path: str) -> bool:

@@ -8,17 +8,17 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Protocol
 
-from maint_assets.storage import local, objects
-from maint_assets.storage.entries import Entries, FileEntry, FileId
+import pyarrow.parquet as pq
+
+from maint_assets.storage import local, object_files, objects
+from maint_assets.storage.entries import Entries, FileEntry, FileId, OpenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import pyarrow.parquet as pq
-
     from maint_assets.storage.location import Location
 
-__all__ = ["Entries", "FileEntry", "FileId"]
+__all__ = ["Entries", "FileEntry", "FileId", "OpenFile"]
 
 
 def files(location: Location, directory: str, *, first: str | None = None) -> list[FileEntry]:
@@ -55,7 +55,39 @@ def digest(location: Location, path: str) -> str:
 
 def parquet(location: Location, path: str) -> pq.ParquetFile:
     """Open a Parquet file: reads the footer, then columns and row groups on demand."""
-    return _of(location).parquet(location, path)
+    return pq.ParquetFile(opened(location, path, size=0).source)
+
+
+def opened(location: Location, path: str, *, size: int) -> OpenFile:
+    """Open a file that is read as a whole; ``size`` is the one expected, in bytes.
+
+    Raises FileNotFoundError, OSError.
+    """
+    if location.is_local:
+        return local.opened(location, path)
+    return object_files.opened(location, path, size=size)
+
+
+def footer(location: Location, path: str) -> OpenFile:
+    """Open a Parquet file of which only the footer is read.
+
+    Raises FileNotFoundError, OSError.
+    """
+    if location.is_local:
+        return local.opened(location, path)
+    return object_files.footer(location, path)
+
+
+def copy(location: Location, path: str, target: str) -> None:
+    """Copy an object of a store to a local file. Raises FileNotFoundError, OSError."""
+    object_files.copy(location, path, target)
+
+
+def ranges(location: Location, path: str, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+    """Byte ranges of a file, each by start and length; cut at the end of the file."""
+    if location.is_local:
+        return local.ranges(location, path, spans)
+    return object_files.ranges(location, path, spans)
 
 
 def exists(location: Location, path: str) -> bool:
@@ -191,7 +223,6 @@ class _Backend(Protocol):
     ) -> list[FileEntry]: ...
     def content(self, location: Location, path: str) -> bytes: ...
     def chunks(self, location: Location, path: str) -> Iterator[bytes]: ...
-    def parquet(self, location: Location, path: str) -> pq.ParquetFile: ...
     def exists(self, location: Location, path: str) -> bool: ...
     def is_file(self, location: Location, path: str) -> bool: ...
     def directory(

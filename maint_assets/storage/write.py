@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import shutil
+import tempfile
 import time
 import uuid
 from typing import TYPE_CHECKING
@@ -21,23 +22,23 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import LocalStore
 
 from maint_assets.errors import GuardError, StorageError
-from maint_assets.storage import object_writes, objects, read
+from maint_assets.storage import object_files, object_writes, objects, read
 from maint_assets.storage.deletions import (
     CHANGED,
     DELETED,
     MADE_AGAIN,
     MISSING,
+    NOT_OF_LOG,
     OF_LOG,
     Deletion,
     PlannedFile,
 )
+from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from obstore.store import S3Store
-
-    from maint_assets.storage.location import Location
 
 MAX_CLOCK_SKEW_MS = 5 * 60_000
 
@@ -55,7 +56,7 @@ _COPIED_BYTES = 1024 * 1024
 _PAUSE_S = 0.05
 
 
-def put_if_absent(location: Location, path: str, body: bytes) -> bool:
+def put_if_absent(location: Location, path: str, body: bytes | memoryview) -> bool:
     """Atomic put-if-absent: True if the file now exists with this body, False if another one does.
 
     ``body`` must be unique. A store may report a conflict with our own write whose response was
@@ -74,6 +75,12 @@ def put_if_absent(location: Location, path: str, body: bytes) -> bool:
             return found == body
         time.sleep(_PAUSE_S * 2**number)
     raise FileNotFoundError(f"{path} was reported to exist already, but is absent")
+
+
+def replace_object(location: Location, path: str, body: bytes) -> None:
+    """Put an object of a store in place of any object of that name. Raises OSError."""
+    with objects.as_os_error():
+        obstore.put(objects.store_of(location), path, body)
 
 
 def refuse_ignored_conditions(location: Location, directory: str) -> None:
@@ -152,8 +159,18 @@ def delete_objects(
 def delete_log_file(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:
     """``delete_file`` for files below ``_delta_log``, for log cleanup only; others are skipped."""
     if not path.startswith(f"{_LOG}/"):
-        return Deletion("skipped", "not a file of the log")
+        return NOT_OF_LOG
     return _deleted(location, path, size=size, modified_ms=modified_ms)
+
+
+def delete_log_objects(
+    location: Location, files: Sequence[PlannedFile], *, stop: Callable[[], bool]
+) -> list[Deletion]:
+    """``delete_log_file`` for many objects of a store; outcomes in the order of ``files``."""
+    wanted = [each for each in files if each.path.startswith(f"{_LOG}/")]
+    done = object_writes.delete_objects(location, wanted, stop=stop)
+    outcomes = dict(zip((each.path for each in wanted), done, strict=True))
+    return [outcomes.get(each.path, NOT_OF_LOG) for each in files]
 
 
 def _is_of_log(path: str) -> bool:
@@ -244,11 +261,34 @@ def new_file(location: Location, path: str) -> Generator[pa.NativeFile, None, No
         raise
 
 
+@contextlib.contextmanager
+def draft_directory(location: Location) -> Generator[Location, None, None]:
+    """Context with the local directory in which new files of a table are written.
+
+    The table's own, or for a store a temporary one, from which ``publish`` uploads.
+    """
+    if location.is_local:
+        yield location
+        return
+    local = object_files.local_directory()
+    with tempfile.TemporaryDirectory(prefix="maint_assets_", dir=local) as directory:
+        yield Location(directory)
+
+
+def publish(draft: Location, location: Location, path: str) -> None:
+    """Put a file that is complete in its ``draft_directory`` into the table."""
+    if draft != location:
+        put_file(location, path, draft.file(path))
+
+
 def put_file(location: Location, path: str, source: pathlib.Path) -> None:
     """Copy a file to a unique path atomically: it appears complete or not at all.
 
     The temporary name is not hidden, so VACUUM removes what a killed process leaves.
     """
+    if not location.is_local:
+        object_writes.put_file(location, path, source)
+        return
     target = location.file(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     staged = target.with_name(f"{target.name}.part")
@@ -261,7 +301,18 @@ def put_file(location: Location, path: str, source: pathlib.Path) -> None:
         raise
 
 
-def _made(location: Location, path: str, body: bytes) -> bool:
+def remove_files(location: Location, paths: Sequence[str]) -> None:
+    """Remove new files that nothing names: no commit of theirs succeeded. Raises OSError."""
+    found = zip(paths, read.sizes_and_mtimes(location, paths), strict=True)
+    there = [PlannedFile(path, *each) for path, each in found if each is not None]
+    if not location.is_local:
+        delete_objects(location, there, stop=lambda: False)
+        return
+    for path, size, modified_ms in there:
+        delete_file(location, path, size=size, modified_ms=modified_ms)
+
+
+def _made(location: Location, path: str, body: bytes | memoryview) -> bool:
     """One attempt of ``put_if_absent``: False if the store reports that the name is taken."""
     try:
         with objects.as_os_error():

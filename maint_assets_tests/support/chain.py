@@ -53,6 +53,15 @@ class Chain:
         return cls._of(workspace, table)
 
     @classmethod
+    def compacting_store(
+        cls, location: str, workspace: Path, storage: StorageSettings, **compaction: Any
+    ) -> Chain:
+        """The same for a compaction."""
+        settings = CompactionSettings(**compaction)
+        table = TableSettings(name="t", uri=location, storage=storage, compaction=settings)
+        return cls._of(workspace, table)
+
+    @classmethod
     def compacting(cls, path: Path, workspace: Path, **compaction: Any) -> Chain:
         """The same; keywords are compaction settings."""
         return cls._of(
@@ -65,6 +74,15 @@ class Chain:
         """The same; keywords are settings of the log cleanup."""
         settings = LogCleanupSettings(**log_cleanup)
         return cls._of(workspace, TableSettings(name="t", uri=str(path), log_cleanup=settings))
+
+    @classmethod
+    def cleaning_store(
+        cls, location: str, workspace: Path, storage: StorageSettings, **log_cleanup: Any
+    ) -> Chain:
+        """The same for a log cleanup."""
+        settings = LogCleanupSettings(**log_cleanup)
+        table = TableSettings(name="t", uri=location, storage=storage, log_cleanup=settings)
+        return cls._of(workspace, table)
 
     @classmethod
     def _of(cls, workspace: Path, table: TableSettings) -> Chain:

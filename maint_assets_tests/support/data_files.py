@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from maint_assets.compaction.columns.physical import FileSchema
-from maint_assets.compaction.reading.data_files import data_file, rows_of
+from maint_assets.compaction.reading.data_files import footer_of, rows_of
 from maint_assets.compaction.reading.hazards import Hazard, hazard
 from maint_assets.delta.actions import Add, Metadata, Remove, actions
 from maint_assets.delta.schema import Array, Map, Struct, TableSchema, Type
@@ -51,7 +51,7 @@ class Opened:
         """The hazards, each with the engine that keeps the rows."""
         found: list[Hazard | None] = []
         for add in self.adds:
-            with data_file(self.location, add) as file:
+            with footer_of(self.location, add) as file:
                 found.append(hazard(file, add, self.target))
         return [each for each in found if each is not None]
 

@@ -49,6 +49,11 @@ class Server:
             "credentials": credentials,
         })
 
+    @property
+    def deltalake(self) -> dict[str, str]:
+        """The storage options of deltalake for it."""
+        return {**self.environment, "AWS_CONDITIONAL_PUT": "etag"}
+
     def location(self, prefix: str) -> Location:
         """The location of a prefix of the bucket."""
         return Location.of(f"s3://{BUCKET}/{prefix}", self.settings)
@@ -76,6 +81,14 @@ class Server:
             if file.is_file():
                 obstore.put(store, f"{prefix}/{file.relative_to(directory)}", file.read_bytes())
         return f"s3://{BUCKET}/{prefix}"
+
+    def download(self, prefix: str, directory: Path) -> Path:
+        """Copy what lies below a prefix to a directory."""
+        for key in self.keys(prefix):
+            target = directory / key
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(self.get(f"{prefix}/{key}"))
+        return directory
 
     def get(self, key: str) -> bytes:
         """The content of an object."""

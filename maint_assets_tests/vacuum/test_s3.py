@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from pyspark.sql import SparkSession
 
-from maint_assets.errors import GuardError, UnsupportedLocationError
+from maint_assets.errors import GuardError
 from maint_assets.storage import write
 from maint_assets_tests.support import s3
 from maint_assets_tests.support.builder import DAY_MS, TableBuilder
@@ -224,20 +224,3 @@ def test_no_secret_is_written_anywhere(
     assert len(written) > 5
     assert not any(secret in each for each in written)
     assert secret.decode() not in json.dumps(report.json(paths=True))
-
-
-@pytest.mark.jvm
-def test_what_does_not_work_on_s3_is_refused_and_changes_nothing(
-    spark: SparkSession, s3_server: s3.Server, tmp_path: Path
-) -> None:
-    table = TableBuilder(tmp_path / "t").create().add("a", "b")
-    uri = s3_server.upload(table.path, "refused")
-    keys = s3_server.keys("refused")
-    chain = Chain.on_store(uri, tmp_path / "ws", s3_server.settings)
-
-    with pytest.raises(UnsupportedLocationError, match="can only be inspected and vacuumed"):
-        chain.compact()
-    with pytest.raises(UnsupportedLocationError, match="can only be inspected and vacuumed"):
-        chain.clean()
-
-    assert s3_server.keys("refused") == keys

@@ -12,6 +12,7 @@ from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
 from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.commit.checkpoint.writer import write_checkpoint
+from maint_assets.commit.overwriting import refuse_overwriting_writers, refuse_overwritten
 from maint_assets.commit.transaction import refuse_clock_skew
 from maint_assets.compaction.engines.arrow import REWRITTEN_ARROW
 from maint_assets.compaction.execution import ExecutionParameters, rewrite_batch
@@ -159,6 +160,7 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     if checkpoint is not None:
         made = run.result(made.written, replace(summary, checkpoint_version=checkpoint))
     _raise_unfinished(run, terms.plan, summary, ended=ended)
+    refuse_overwritten(terms.head.location, outcome.commits)
     return made
 
 
@@ -180,6 +182,8 @@ def _terms(run: StageRun, plan: CompactionPlan) -> ExecutionParameters:
     head = ready_head(plan, location, max_age_ms=max_age_ms, now_ms=run.now_ms())
     if plan.files and not settings.allow_clock_skew:
         refuse_clock_skew(head.location, now_ms=run.now_ms())
+    if plan.files:
+        refuse_overwriting_writers(head, run.table.storage.commit)
     return ExecutionParameters(plan, head, rewriting(head, plan.selection), run.now_ms)
 
 
@@ -285,6 +289,7 @@ def _executed(
             return total, outcome, error
         total = total.plus(target.written([done]), target.measures)
         outcome.take(done)
+        outcome.commits |= terms.commits(done)
     run.hold(even_stopping=True)
     return total, outcome, None
 

@@ -145,8 +145,14 @@ def expired_logs_stage(run: StageRun) -> StageResult:
     seen = run.summary("snapshot", SnapshotSummary)
     refuse_mismatch(seen)
     refuse_operation(seen, "clean_log")
-    asked = _asked_terms(seen, run.table.log_cleanup, planned_ms=run.now_ms())
-    refuse_other_commit(run.located(seen.table), seen.version, seen.commit_mark)
+    location = run.located(seen.table)
+    asked = _asked_terms(
+        seen,
+        run.table.log_cleanup,
+        planned_ms=run.now_ms(),
+        time_slack_ms=location.time_slack_ms,
+    )
+    refuse_other_commit(location, seen.version, seen.commit_mark)
     planned = _planned(run, asked)
     written = run.output.written_rows(planned.written, EXPIRED_SCHEMA)
     found, metrics = planned.findings, written.metrics
@@ -265,7 +271,9 @@ def _summary(
     )
 
 
-def _asked_terms(seen: SnapshotSummary, settings: LogCleanupSettings, *, planned_ms: int) -> Terms:
+def _asked_terms(
+    seen: SnapshotSummary, settings: LogCleanupSettings, *, planned_ms: int, time_slack_ms: int
+) -> Terms:
     """The terms of the plan from the settings. Raises RetentionError for a retention too short."""
     if seen.properties is None:
         raise StalePlanError(
@@ -285,6 +293,7 @@ def _asked_terms(seen: SnapshotSummary, settings: LogCleanupSettings, *, planned
         force=settings.force,
         creates_anchor=settings.create_anchor_checkpoint,
         min_keep_version=settings.min_keep_version,
+        time_slack_ms=time_slack_ms,
     )
 
 

@@ -24,6 +24,7 @@ from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
 from maint_assets.snapshot.summary import (
     SNAPSHOT_MEASURES,
     SnapshotSummary,
+    cutoff_ms,
     refuse_mismatch,
     refuse_operation,
     refused_operations,
@@ -97,7 +98,7 @@ def snapshot_stage(run: StageRun) -> StageResult:
     except RetentionError as error:
         kept_ms, refused = None, {**refused, "vacuum": [error.found, *refused.get("vacuum", [])]}
     handled = handled_version(run.store.handled(run.table.name), head)
-    expired = expired_measures(planned_ms - (kept_ms or 0), handled)
+    expired = expired_measures(cutoff_ms(head, planned_ms, kept_ms or 0), handled)
     with run.output.scratch() as scratch:
         rows = snapshot(run.spark, head, parallelism=run.parallelism, scratch=scratch)
         written = run.output.write_rows(rows, SNAPSHOT_SCHEMA, {**SNAPSHOT_MEASURES, **expired})

@@ -5,6 +5,7 @@ Nothing is committed here: a new file is not part of the table until a commit ad
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
+from maint_assets.commit.rewrite.values import RewrittenBin
 from maint_assets.compaction.reading.data_files import DataFiles
 from maint_assets.compaction.reading.footers import file_hazard, hazards_of_footers
 from maint_assets.compaction.verifying.same_rows import refuse_other_content
@@ -22,17 +24,18 @@ from maint_assets.datasets.columns import arrow_schema, batch_of, column
 from maint_assets.delta.actions import Add
 from maint_assets.delta.paths import TableRoot, relative
 from maint_assets.errors import MaintError, RewriteError, one_line
-from maint_assets.storage import read, write
+from maint_assets.storage import write
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from maint_assets.commit.rewrite.values import RewrittenBin
     from maint_assets.compaction.reading.data_files import DataFile
     from maint_assets.compaction.reading.hazards import Hazard
     from maint_assets.compaction.writing.add_actions import Marks
     from maint_assets.compaction.writing.target import Rewriting
+
+logger = logging.getLogger(__name__)
 
 REWRITTEN_SCHEMA = T.StructType([
     column("bin", "string", "id of the bin"),
@@ -85,13 +88,16 @@ def grouped_by_bin(bins: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, An
 
 
 def remove_outputs(location: Location, bins: Iterable[RewrittenBin]) -> None:
-    """Delete the new files of bins that certainly were not committed."""
+    """Delete the new files of bins that certainly were not committed.
+
+    What cannot be deleted stays until the next VACUUM: the error that led here counts more.
+    """
     root = TableRoot.of(location.uri)
-    for add in (output for each in bins for output in each.outputs):
-        path = relative(add.path, root)
-        found = read.size_and_mtime(location, path)
-        if found is not None:
-            write.delete_file(location, path, size=found[0], modified_ms=found[1])
+    paths = [relative(add.path, root) for each in bins for add in each.outputs]
+    try:
+        write.remove_files(location, paths)
+    except OSError as error:
+        logger.warning("%s: %d new files stay uncommitted: %s", location.uri, len(paths), error)
 
 
 def _rewritten_bin(files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatch:
@@ -126,7 +132,11 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
         return batch_of(rows, REWRITTEN_ARROW)
     verified = how.row_check.takes(name)
     if verified:
-        refuse_other_content(inputs, output, how)
+        try:
+            refuse_other_content(inputs, output, how)
+        except BaseException:
+            remove_outputs(how.location, [RewrittenBin(name, (), tuple(filter(None, [output])))])
+            raise
     outputs = [] if output is None else [(output, sum(counts))]
     return written_rows(name, zip(inputs, counts, strict=True), outputs, verified=verified)
 
@@ -193,22 +203,24 @@ def write_data_file(
     (``NewFile.late``). If it raises, no file is left.
     """
     location, path = how.location, new_path(values, how)
-    new, plain = location.file(path), frozenset[str]()
-    while True:
-        with (
-            write.new_file(location, path) as sink,
-            NewFile(sink, how, dictionaries=dictionaries, plain=plain) as new_file,
-        ):
-            fill(new_file)
-        if not new_file.late:
-            break
-        new.unlink()
-        plain |= new_file.late
-    statistics = new_file.statistics
-    if not statistics.rows:
-        new.unlink()
-        return None
-    _refuse_unread(location, path, statistics.rows)
+    plain = frozenset[str]()
+    with write.draft_directory(location) as draft:
+        while True:
+            with (
+                write.new_file(draft, path) as sink,
+                NewFile(sink, how, dictionaries=dictionaries, plain=plain) as new_file,
+            ):
+                fill(new_file)
+            if not new_file.late:
+                break
+            draft.file(path).unlink()
+            plain |= new_file.late
+        statistics = new_file.statistics
+        if not statistics.rows:
+            draft.file(path).unlink()
+            return None
+        _refuse_unread(draft, path, statistics.rows, table=location.uri)
+        write.publish(draft, location, path)
     return output_add(path, how, values=values, marks=marks, stats=statistics.json())
 
 
@@ -239,12 +251,12 @@ def refuse_other_rows(file: DataFile, found: int) -> None:
         )
 
 
-def _refuse_unread(location: Location, path: str, rows: int) -> None:
-    found = pq.read_metadata(str(location.file(path))).num_rows
+def _refuse_unread(draft: Location, path: str, rows: int, *, table: str) -> None:
+    found = pq.read_metadata(str(draft.file(path))).num_rows
     if found != rows:
-        location.file(path).unlink()
+        draft.file(path).unlink()
         raise RewriteError(
-            location.uri,
+            table,
             f"the new file {path} has {found} rows, but {rows} were written",
             "nothing was committed; check the disk",
         )

@@ -12,14 +12,12 @@ import pyarrow as pa
 from maint_assets.compaction.columns.physical import FIELD_ID, has_variants
 from maint_assets.compaction.engines.arrow import unwritten_rows, written_rows
 from maint_assets.compaction.engines.spark_rows import SparkBin
-from maint_assets.compaction.reading.data_files import data_file
+from maint_assets.compaction.reading.data_files import parquet_file
 from maint_assets.compaction.reading.matching import inner_fields
 from maint_assets.compaction.reading.row_width import RowWidth
 from maint_assets.compaction.writing.add_actions import bin_values, kept_marks, new_path, output_add
-from maint_assets.delta.actions import Add
-from maint_assets.delta.partitions import log_path
 from maint_assets.errors import MaintError, RewriteError, one_line
-from maint_assets.storage import write
+from maint_assets.storage import read, write
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 
     from maint_assets.compaction.columns.statistics import FileStatistics
     from maint_assets.compaction.writing.target import Rewriting
+    from maint_assets.delta.actions import Add
 
 
 class SparkFile(msgspec.Struct, frozen=True):
@@ -82,8 +81,8 @@ def _statistics(written: Path, how: Rewriting) -> FileStatistics:
     """
     found = how.statistics()
     names = how.files.arrow.names
-    add = Add(log_path(written.name), 0)
-    with data_file(Location(str(written.parent)), add) as file:
+    opened = read.opened(Location(str(written.parent)), written.name, size=0)
+    with parquet_file(opened) as file:
         _refuse_other_columns(file, how)
         for batch in RowWidth().batches(file, names):
             if any(batch.column(name).null_count for name in how.files.row_tracking or ()):

@@ -2,7 +2,8 @@
 
 Spark reads the data files through symbolic links in a directory per bin, named by bin and position
 in it. So no name of a data file is mistaken for a glob pattern, a hidden file or a partition, and
-``_metadata.file_name`` identifies the input.
+``_metadata.file_name`` identifies the input. Objects of a store are copied to there instead, so
+that Spark needs no connector for it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from maint_assets.compaction.columns.spark_schema import spark_schema, spark_type
-from maint_assets.compaction.reading.data_files import data_file
+from maint_assets.compaction.reading.data_files import footer_of
 from maint_assets.compaction.reading.deleted_rows import deleted_rows
 from maint_assets.compaction.reading.hazards import calendar_is_told
-from maint_assets.compaction.reading.locations import data_path
+from maint_assets.compaction.reading.locations import data_file_of
 from maint_assets.datasets.columns import arrow_schema, batch_of, column
 from maint_assets.datasets.rows import task_groups, units
 from maint_assets.delta.actions import Add, DeletionVector
-from maint_assets.storage.location import Location
+from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from maint_assets.compaction.columns.physical import FileSchema
+    from maint_assets.compaction.reading.locations import StoredFile
     from maint_assets.compaction.writing.target import Rewriting
+    from maint_assets.storage.location import Location
 
 _RESERVED = "__maint_assets_"
 BIN, POSITION, FILE, ROW = (f"{_RESERVED}{name}" for name in ("bin", "at", "file", "row"))
@@ -169,15 +172,24 @@ def uri(path: str) -> str:
 def _linked(each: SparkBin, location: Location, directory: str) -> Iterator[tuple[object, ...]]:
     """Create the links of a bin; yields a row of _FILES per file."""
     for at, (name, add) in enumerate(each.links()):
-        with data_file(location, add) as file:
+        with footer_of(location, add) as file:
             is_known = calendar_is_told(file.metadata.metadata or {})
         link = Path(directory, "told" if is_known else "untold", each.bin, name)
         link.parent.mkdir(parents=True, exist_ok=True)
-        # A retry of the task finds the link of the first attempt.
-        link.unlink(missing_ok=True)
-        link.symlink_to(data_path(location, add.path))
+        _link(link, data_file_of(location, add.path))
         values = msgspec.json.encode(add.partition_values).decode()
         yield name, each.bin, at, add.base_row_id, add.default_row_commit_version, values
+
+
+def _link(link: Path, file: StoredFile) -> None:
+    """Link a file, or copy an object; a retry of the task finds what the first attempt made."""
+    link.unlink(missing_ok=True)
+    if file.location.is_local:
+        link.symlink_to(file.local_path)
+        return
+    partial = link.with_name(f"_{link.name}.part")  # hidden from Spark
+    read.copy(file.location, file.path, str(partial))
+    partial.rename(link)
 
 
 def _deleted_of(each: _Vector, location: Location) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.compaction.planning.schema import COMPACTION_ARROW
-from maint_assets.compaction.reading.data_files import data_file
+from maint_assets.compaction.reading.data_files import footer_of
 from maint_assets.compaction.reading.matching import sources
 from maint_assets.delta.actions import Add
 from maint_assets.delta.schema import Array, Map, Struct, Type
@@ -76,7 +76,7 @@ def holds_dropped(columns: Sequence[Source], held: Held) -> bool:
 
 
 def _holds_others(text: str, held: Held) -> bool:
-    with data_file(held.location, msgspec.json.decode(text, type=Add)) as file:
+    with footer_of(held.location, msgspec.json.decode(text, type=Add)) as file:
         return holds_dropped(sources(file), held)
 
 

@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 from maint_assets.compaction.reading.deleted_rows import deleted_rows
 from maint_assets.compaction.reading.dictionaries import bounded, shared_dictionaries
 from maint_assets.compaction.reading.file_plan import FileKind, Rows
-from maint_assets.compaction.reading.locations import data_path
+from maint_assets.compaction.reading.locations import data_file_of
 from maint_assets.compaction.reading.matching import MismatchError
 from maint_assets.compaction.reading.row_width import RowWidth
 from maint_assets.errors import CorruptLogError, StorageError, one_line
+from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -40,29 +41,36 @@ _UNREAD = "the file itself may be sound: leave it out, or rewrite it by another 
 _OTHER_ROWS = "it has {} rows where its footer says otherwise"
 
 
-def data_file(
-    location: Location,
-    add: Add,
+def footer_of(location: Location, add: Add) -> pq.ParquetFile:
+    """Open the file of an add to read its footer and no rows; the caller closes it.
+
+    Raises StorageError.
+    """
+    with _as_storage_error(location, add):
+        file = data_file_of(location, add.path)
+        return parquet_file(read.footer(file.location, file.path))
+
+
+def parquet_file(
+    opened: read.OpenFile,
     *,
     dictionaries: Sequence[str] = (),
     footer: pq.FileMetaData | None = None,
 ) -> pq.ParquetFile:
-    """Open the file of an add, with page checksums verified; the caller closes it.
+    """Read an open file as Parquet, with page checksums verified.
 
     Columns in ``dictionaries`` are read as dictionaries. The footer is read unless given.
-    Raises StorageError.
     """
-    with _as_storage_error(location, add):
-        return pq.ParquetFile(
-            pa.OSFile(str(data_path(location, add.path))),
-            metadata=footer,
-            read_dictionary=list(dictionaries),
-            pre_buffer=False,
-            buffer_size=_BUFFER_BYTES,
-            page_checksum_verification=True,
-            # Nanoseconds, the default, wrap around for years before 1678 and after 2262.
-            coerce_int96_timestamp_unit="us",
-        )
+    return pq.ParquetFile(
+        opened.source,
+        metadata=footer,
+        read_dictionary=list(dictionaries),
+        pre_buffer=False,
+        buffer_size=_BUFFER_BYTES,
+        page_checksum_verification=True,
+        # Nanoseconds, the default, wrap around for years before 1678 and after 2262.
+        coerce_int96_timestamp_unit="us",
+    )
 
 
 def rows_of(location: Location, add: Add, target: FileSchema) -> Iterator[pa.RecordBatch]:
@@ -74,11 +82,15 @@ def rows_of(location: Location, add: Add, target: FileSchema) -> Iterator[pa.Rec
 class DataFiles:
     """Open data files of a table one after the other, in the columns of ``target.arrow``.
 
-    What is derived from a file's schema is reused for the next files with the same schema.
+    What is derived from a file's schema is reused for the next files with the same schema. If
+    ``footers_only``, rows of the files cannot be read.
     """
 
-    def __init__(self, location: Location, target: FileSchema) -> None:
+    def __init__(
+        self, location: Location, target: FileSchema, *, footers_only: bool = False
+    ) -> None:
         self.location, self._target = location, target
+        self._open = partial(_opened, location, footers_only=footers_only)
         self._dictionaries: tuple[str, ...] = ()
         self._footers: dict[str, pq.FileMetaData] = {}
         self._chunks = 0
@@ -96,28 +108,38 @@ class DataFiles:
 
     def open(self, add: Add) -> DataFile:
         """Open the file of an add; the caller closes it. Raises StorageError."""
-        footer = self._footers.pop(add.path, None)
-        file = data_file(self.location, add, dictionaries=self._dictionaries, footer=footer)
-        try:
-            with _as_storage_error(self.location, add):
+        with _as_storage_error(self.location, add):
+            opened = self._open(add)
+            file = parquet_file(
+                opened,
+                dictionaries=self._dictionaries,
+                footer=self._footers.pop(add.path, None),
+            )
+            try:
                 if self._last is None or not self._last.is_of(file, add):
                     self._last = FileKind.of(
                         file, add, self._target, dictionaries=self._dictionaries
                     )
-        except BaseException:
-            file.close(force=True)
-            raise
-        size = data_path(self.location, add.path).stat().st_size
-        return DataFile(self.location, add, self._last, file, self._width, size)
+            except BaseException:
+                file.close(force=True)
+                raise
+        return DataFile(self.location, add, self._last, file, self._width, opened.size)
 
     def _with_footer(self, add: Add) -> pq.ParquetFile:
         """The open file; its footer is cached until the next opening, if it is small."""
-        file = data_file(self.location, add)
+        file = footer_of(self.location, add)
         footer = file.metadata
         self._chunks += footer.num_columns * footer.num_row_groups
         if self._chunks <= _MOST_CHUNKS:
             self._footers[add.path] = footer
         return file
+
+
+def _opened(location: Location, add: Add, *, footers_only: bool) -> read.OpenFile:
+    file = data_file_of(location, add.path)
+    if footers_only:
+        return read.footer(file.location, file.path)
+    return read.opened(file.location, file.path, size=add.size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyroaring import BitMap, BitMap64
 
-from maint_assets.compaction.reading.locations import local_path
+from maint_assets.compaction.reading.locations import StoredFile, stored_file
 from maint_assets.delta.deletion_vectors import inline_bitmap
 from maint_assets.delta.paths import TableRoot
 from maint_assets.errors import CorruptLogError, StorageError, one_line
 from maint_assets.snapshot.resolved_paths import vector_path
+from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -41,7 +41,7 @@ def deleted_rows(location: Location, vector: DeletionVector) -> NDArray[np.uint6
         if named is None:
             bitmap = inline_bitmap(vector.path_or_inline_dv, vector.size_in_bytes)
         else:
-            bitmap = _stored(local_path(location, named), vector)
+            bitmap = _stored(stored_file(location, named), vector)
         return _rows(bitmap, vector.cardinality)
     except OSError as error:
         found = f"deletion vector {named} cannot be read ({one_line(error)})"
@@ -51,14 +51,12 @@ def deleted_rows(location: Location, vector: DeletionVector) -> NDArray[np.uint6
         raise CorruptLogError(location.uri, found, _REMEDY) from error
 
 
-def _stored(file: Path, vector: DeletionVector) -> bytes:
+def _stored(file: StoredFile, vector: DeletionVector) -> bytes:
     """The bitmap at the descriptor's offset in a file; without an offset, the first one."""
-    with file.open("rb") as opened:
-        version = opened.read(1)
-        if version != _VERSION:
-            raise ValueError(f"its file has the format version {version.hex()}, not 01")
-        opened.seek(vector.offset or 1)
-        framed = opened.read(vector.size_in_bytes + 8)
+    spans = [(0, 1), (vector.offset or 1, vector.size_in_bytes + 8)]
+    version, framed = read.ranges(file.location, file.path, spans)
+    if version != _VERSION:
+        raise ValueError(f"its file has the format version {version.hex()}, not 01")
     if len(framed) != vector.size_in_bytes + 8:
         raise ValueError(f"its file ends before its {vector.size_in_bytes} bytes")
     (size,), bitmap = struct.unpack(">I", framed[:4]), framed[4:-4]

@@ -39,7 +39,7 @@ def hazards_of_footers(
     """
     by_spark: Hazard | None = None
     counts: list[int] = []
-    files = DataFiles(location, target)
+    files = DataFiles(location, target, footers_only=True)
     for add in inputs:
         with closing(files.open(add)) as file:
             found = file_hazard(file)

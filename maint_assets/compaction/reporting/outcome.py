@@ -61,7 +61,8 @@ class OrderCounts:
 class Outcome:
     """Counts of bins by state, of committed bins by engine, and of reasons for the others.
 
-    ``verified`` counts bins whose rows were compared, ``versions`` are the committed versions.
+    ``verified`` counts bins whose rows were compared, ``versions`` are the committed versions,
+    ``commits`` their ``txnId``.
     ``partitions`` counts changed partitions once each: the plan keeps the files of a partition
     together, so only the partitions of the last batch have to be remembered.
     """
@@ -72,6 +73,7 @@ class Outcome:
         self.bins, self.reasons = Counter[str](), Counter[str]()
         self.engines = Counter[str]()
         self.versions: list[int] = []
+        self.commits: dict[int, str] = {}
         self.verified = self.partitions = 0
         self.order = OrderCounts()
         self._fields, self._ordering = partitions, ordering

@@ -13,18 +13,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maint_assets.compaction.reading.data_files import rows_of
-from maint_assets.compaction.reading.locations import data_path
+from maint_assets.compaction.reading.locations import data_file_of
 from maint_assets.compaction.reading.row_width import RowWidth
 from maint_assets.compaction.verifying.row_hash import RowHash
 from maint_assets.datasets.parts import regrouped
 from maint_assets.errors import RewriteError, one_line
+from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
-    from pathlib import Path
 
     from maint_assets.compaction.writing.target import Rewriting
     from maint_assets.delta.actions import Add
+    from maint_assets.storage.location import Location
 
 _HELD_ROWS, _HELD_BYTES = 16_384, 16 * 1024 * 1024
 """Rows and bytes up to which batches of small files are hashed together, to save calls."""
@@ -39,34 +40,22 @@ def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriti
     read.
     """
     location, most = how.location, how.row_check.most_rows
-    file = None if output is None else data_path(location, output.path)
-    try:
-        expected = RowHash()
-        rows = (batch for add in inputs for batch in rows_of(location, add, how.files))
-        few = regrouped(_first(rows, most), most_rows=_HELD_ROWS, most_bytes=_HELD_BYTES)
-        for batch in (batch for table in few for batch in table.to_batches()):
-            expected.add(batch)
-        _refuse_other_hash(file, expected, location.uri, most=most)
-    except BaseException:
-        if file is not None:
-            file.unlink(missing_ok=True)
-        raise
+    expected = RowHash()
+    rows = (batch for add in inputs for batch in rows_of(location, add, how.files))
+    few = regrouped(_first(rows, most), most_rows=_HELD_ROWS, most_bytes=_HELD_BYTES)
+    for batch in (batch for table in few for batch in table.to_batches()):
+        expected.add(batch)
+    found = RowHash() if output is None else file_hash(output, how, most=most)
+    refuse_other_hash(location.uri, _named(output), found=found, expected=expected)
 
 
-def file_hash(add: Add, how: Rewriting) -> RowHash:
-    """The hash of a new file's rows, read back. Raises RewriteError if they cannot be read."""
-    file = data_path(how.location, add.path)
-    with _as_rewrite_error(how.table, f"the new file {file.name}"):
-        return _hash_of(file, None)
+def file_hash(add: Add, how: Rewriting, *, most: int | None = None) -> RowHash:
+    """The hash of a new file's rows, read back; of the first ``most`` ones unless None.
 
-
-def _refuse_other_hash(
-    file: Path | None, expected: RowHash, table: str, *, most: int | None
-) -> None:
-    name = "no new file" if file is None else f"the new file {file.name}"
-    with _as_rewrite_error(table, name):
-        found = RowHash() if file is None else _hash_of(file, most)
-    refuse_other_hash(table, name, found=found, expected=expected)
+    Raises RewriteError if they cannot be read.
+    """
+    with _as_rewrite_error(how.table, _named(add)):
+        return _hash_of(how.location, add, most)
 
 
 def refuse_other_hash(table: str, name: str, *, found: RowHash, expected: RowHash) -> None:
@@ -88,9 +77,14 @@ def _as_rewrite_error(table: str, name: str) -> Generator[None, None, None]:
         raise RewriteError(table, reason, "nothing was committed; look at the disk") from error
 
 
-def _hash_of(file: Path, most: int | None) -> RowHash:
-    found = RowHash()
-    with pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True) as opened:
+def _named(add: Add | None) -> str:
+    return "no new file" if add is None else f"the new file {add.path.rpartition('/')[2]}"
+
+
+def _hash_of(location: Location, add: Add, most: int | None) -> RowHash:
+    found, file = RowHash(), data_file_of(location, add.path)
+    source = read.opened(file.location, file.path, size=add.size).source
+    with pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True) as opened:
         for batch in _first(RowWidth().batches(opened, opened.schema_arrow.names), most):
             found.add(batch)
     return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
 from maint_assets.compaction.ordering.order import Z_CUBE_TAG
 from maint_assets.delta.actions import Add
 from maint_assets.delta.partitions import canonical_values, directory, log_path
+from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from maint_assets.compaction.writing.target import Rewriting
@@ -63,13 +65,16 @@ def _rewrites(inputs: list[Add]) -> int:
 def output_add(
     path: str, how: Rewriting, *, values: dict[str, str | None], marks: Marks, stats: str
 ) -> Add:
-    """The add action of a new file."""
-    told = how.location.file(path).stat()
+    """The add action of a new file. Raises FileNotFoundError if it is not there."""
+    found = read.size_and_mtime(how.location, path)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, "the new file is gone", path)
+    size, modified_ms = found
     return Add(
         path=log_path(path),
-        size=told.st_size,
+        size=size,
         partition_values=values,
-        modification_time=told.st_mtime_ns // 1_000_000,
+        modification_time=modified_ms,
         stats=stats,
         tags=marks.tags,
         clustering_provider=marks.provider,

@@ -20,12 +20,13 @@ from maint_assets.snapshot.whole.parsed_stats import (
     lacks_json_stats,
 )
 from maint_assets.snapshot.whole.schemas import FULL_ARROW
-from maint_assets.storage.location import Location
+from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from maint_assets.snapshot.schemas import LogUnit
+    from maint_assets.storage.location import Location
 
 _BATCH_ROWS = 16_384
 _KEY_FIELDS = ("path", "deletionVector")
@@ -72,9 +73,9 @@ def _child(structs: pa.Array, field: pa.Field) -> pa.Array:
 
 def _parquet_rows(location: Location, unit: LogUnit) -> Iterator[pa.RecordBatch]:
     wanted = [name for name, kept in (("add", unit.adds), ("remove", unit.removes)) if kept]
+    source = read.opened(location, unit.path, size=unit.size).source
     # Year 9999, common in bounds, overflows Arrow's default of nanoseconds.
-    path = str(location.file(unit.path))
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+    with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
         for action in wanted:
             if action in file.schema_arrow.names:
                 yield from _action_rows(file, action, unit)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from maint_assets.compaction.engines import arrow
 from maint_assets.compaction.reading import data_files, dictionaries
-from maint_assets.compaction.reading.data_files import DataFiles, data_file
+from maint_assets.compaction.reading.data_files import DataFiles, footer_of
 from maint_assets.compaction.reading.dictionaries import (
     as_dictionary,
     bounded,
@@ -66,7 +66,7 @@ def tell(table: TableBuilder, name: str, *, rows: int) -> None:
 def shared(path: Path) -> tuple[str, ...]:
     """The columns that are dictionary-encoded in all live files of a table."""
     head = head_of(path)
-    files = [partial(data_file, head.location, add) for add in live(path).values()]
+    files = [partial(footer_of, head.location, add) for add in live(path).values()]
     return shared_dictionaries(files, rewriting(head).files)
 
 
