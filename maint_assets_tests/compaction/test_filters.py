@@ -21,7 +21,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.engines.legacy import UNTOLD, file_of, settings
 from maint_assets_tests.compaction.filters import (
     COLUMNS,
     COMPARED,
@@ -32,6 +31,7 @@ from maint_assets_tests.compaction.filters import (
 )
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.old_writers import NO_CALENDAR, file_of, settings
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -262,7 +262,7 @@ def test_files_that_spark_rewrites_have_the_defect_of_those_of_delta_spark(
     days = pa.array([1, 2] * 500, pa.date32())
     columns = pa.table({"day": days, "x": [-0.0, -1.0] * 500})
     for name in ("1.parquet", "2.parquet"):
-        table.commit([file_of(path, name, columns, footer=UNTOLD, use_dictionary=False)])
+        table.commit([file_of(path, name, columns, footer=NO_CALENDAR, use_dictionary=False)])
     shutil.copytree(path, peer)
     assert spark.read.format("delta").load(str(path)).where("x = 0").count() == 1000
 

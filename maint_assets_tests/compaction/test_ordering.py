@@ -25,11 +25,11 @@ from maint_assets.compaction.row_check import RowCheck
 from maint_assets.compaction.writing.target import rewriting
 from maint_assets.errors import OrderError, RewriteError
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.engines.legacy import LEGACY, settings, texts
-from maint_assets_tests.compaction.points import points, rows
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.delta_spark import table as sql_of
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.old_writers import LEGACY, settings, texts
+from maint_assets_tests.support.points import points, rows
 from maint_assets_tests.support.rewriting import head_of, live
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]

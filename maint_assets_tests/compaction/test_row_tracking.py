@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from maint_assets.errors import UnsupportedFeatureError
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.row_tracking import row_ids, run
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.rewriting import head_of, live, of_kind
+from maint_assets_tests.support.row_tracking import row_ids, run
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 

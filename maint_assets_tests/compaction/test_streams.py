@@ -15,8 +15,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.row_tracking import row_ids, run
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.row_tracking import row_ids, run
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 

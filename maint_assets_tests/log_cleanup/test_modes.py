@@ -23,8 +23,6 @@ from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
 from maint_assets.log_cleanup.plan import DAY_MS, terms
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
-from maint_assets_tests.commit.checkpoint.writing import written
-from maint_assets_tests.compaction.row_tracking import row_ids
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import NOW_MS, planned
 from maint_assets_tests.log_cleanup.wrong_checkpoints import of_adds, partitioned, top
@@ -41,9 +39,11 @@ from maint_assets_tests.oracles.log_cleanup import (
     now_ms,
     spark_cleanup,
 )
+from maint_assets_tests.support.checkpoint_writing import written
 from maint_assets_tests.support.edits import edit_rows
 from maint_assets_tests.support.log_builder import LogBuilder
 from maint_assets_tests.support.random_log import random_log
+from maint_assets_tests.support.row_tracking import row_ids
 
 LOGS = int(os.environ.get("LOGS", "30"))
 KEPT = int(os.environ.get("LOGS", "10"))

@@ -12,7 +12,7 @@ SCENARIOS: dict[str, list[str]] = {
     ],
     "log files already deleted shouldn't fail the job": [
         "log_cleanup.test_expired_logs::test_holes_below_the_anchor_do_not_matter",
-        "log_cleanup.test_deleted_logs::test_files_that_changed_or_vanished_meanwhile_are_reported",
+        "log_cleanup.test_deletion::test_files_that_changed_or_vanished_meanwhile_are_reported",
     ],
     "RemoveFiles persist as tombstones, go when retention passed, retention lesser than default": [
         "commit.checkpoint.test_readers::test_what_has_expired_is_what_delta_leaves_out",
@@ -63,7 +63,7 @@ SCENARIOS: dict[str, list[str]] = {
         "log_cleanup.test_suites::test_an_incomplete_checkpoint_is_no_anchor_and_goes_with_the_next_one"
     ],
     "kernel: negative retention": [
-        "log_cleanup.test_deleted_logs::test_a_retention_that_is_too_short_is_refused"
+        "log_cleanup.test_deletion::test_a_retention_that_is_too_short_is_refused"
     ],
     # Metadata cleanup
     "the measured matrix": [
@@ -113,7 +113,7 @@ SCENARIOS: dict[str, list[str]] = {
         "log_cleanup.checkpoints.test_sidecars::test_an_old_sidecar_that_nobody_names_goes_a_young_one_stays"
     ],
     "11 plan, ledger, hint": [
-        "log_cleanup.test_deleted_logs::test_exactly_the_plan_goes_and_all_that_is_kept_reads_as_before",
+        "log_cleanup.test_deletion::test_exactly_the_plan_goes_and_all_that_is_kept_reads_as_before",
         "log_cleanup.test_suites::test_the_hint_does_not_matter",
     ],
     "12 zero-byte, truncated anchor; anchor with a missing sidecar": [
@@ -127,11 +127,9 @@ SCENARIOS: dict[str, list[str]] = {
         "log_cleanup.test_expired_logs::test_a_vacuum_lite_that_lags_behind_is_reported"
     ],
     "15 low-commit tables": [
-        "log_cleanup.test_deleted_logs::test_an_anchor_is_written_first_where_it_is_asked_for"
+        "log_cleanup.test_deletion::test_an_anchor_is_written_first_where_it_is_asked_for"
     ],
-    "16 catalog-managed": [
-        "log_cleanup.test_deleted_logs::test_a_table_of_a_catalog_is_left_to_it"
-    ],
+    "16 catalog-managed": ["log_cleanup.test_deletion::test_a_table_of_a_catalog_is_left_to_it"],
     "crash after each deletion class, rerun": [
         "log_cleanup.test_killed::test_every_kept_version_is_readable_when_all_is_killed_after_a_class"
     ],

@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from maint_assets.errors import CommitError, StalePlanError
 from maint_assets.log_cleanup.deletion import delete_planned
-from maint_assets_tests.commit.checkpoint.writing import written
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import (
     daily_log,
@@ -20,6 +19,7 @@ from maint_assets_tests.log_cleanup.logs import (
 )
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.checkpoint_writing import written
 from maint_assets_tests.support.edits import edit_rows
 
 OLDER, ANCHOR = 5, 10

@@ -18,7 +18,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from maint_assets.commit import whole_files
-from maint_assets_tests.commit.checkpoint.writing import (
+from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.oracles.delta_spark import table as quoted
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.checkpoint_writing import (
     compared,
     content,
     head_of,
@@ -29,9 +32,6 @@ from maint_assets_tests.commit.checkpoint.writing import (
     without_commits,
     written,
 )
-from maint_assets_tests.oracles import delta_spark
-from maint_assets_tests.oracles.delta_spark import table as quoted
-from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.killing import MODULE
 
 PARTITIONS = "i INT, d DATE, b BOOLEAN, c DECIMAL(9,2), s STRING"

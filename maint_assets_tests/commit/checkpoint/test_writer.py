@@ -27,7 +27,10 @@ from maint_assets.errors import (
 from maint_assets.snapshot import replay
 from maint_assets.snapshot.whole import live_adds
 from maint_assets.storage.location import Location
-from maint_assets_tests.commit.checkpoint.writing import (
+from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.oracles.delta_spark import table as quoted
+from maint_assets_tests.support.builder import DAY_MS, TableBuilder, tree
+from maint_assets_tests.support.checkpoint_writing import (
     compared,
     content,
     hint,
@@ -37,9 +40,6 @@ from maint_assets_tests.commit.checkpoint.writing import (
     without_commits,
     written,
 )
-from maint_assets_tests.oracles import delta_spark
-from maint_assets_tests.oracles.delta_spark import table as quoted
-from maint_assets_tests.support.builder import DAY_MS, TableBuilder, tree
 from maint_assets_tests.support.faulty import Conflict, FaultyStore, LostAnswer
 
 COLUMNS = "id BIGINT, name STRING, p STRING, d DECIMAL(20,2), t TIMESTAMP, s STRUCT<x: DOUBLE>"

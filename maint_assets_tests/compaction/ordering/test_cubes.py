@@ -12,7 +12,7 @@ from maint_assets.compaction.planning.candidates import Criteria, candidates
 from maint_assets.compaction.planning.packing import compaction_bins
 from maint_assets.delta.schema import Field, Primitive
 from maint_assets.snapshot.whole.schemas import ADD_ARROW, LIVE_ADDS_ARROW
-from maint_assets_tests.compaction.planning.adds import ROOT, add
+from maint_assets_tests.support.adds import ROOT, add
 
 Z_ORDER = Ordering((("A",),), (("a",),), clustering=False)
 CLUSTERING = Ordering((("A",),), (("a",),), clustering=True)

@@ -18,7 +18,7 @@ from maint_assets.datasets.parts import PartSlice
 from maint_assets.delta.actions import Add
 from maint_assets.delta.schema import Field, Primitive
 from maint_assets.snapshot.whole.schemas import ADD_ARROW, LIVE_ADDS_ARROW
-from maint_assets_tests.compaction.planning.adds import ROOT, add
+from maint_assets_tests.support.adds import ROOT, add
 
 DAY = Field("day", "day", Primitive("date"), None, {})
 

@@ -12,8 +12,8 @@ from maint_assets.log_cleanup.checkpoints.hashes import contradicting, statistic
 from maint_assets.log_cleanup.checkpoints.soundness import Soundness, soundness_of_each
 from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.storage.location import Location
-from maint_assets_tests.commit.checkpoint.writing import log, written
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.checkpoint_writing import log, written
 from maint_assets_tests.support.edits import edit_rows
 
 FIELDS = {"id": "long", "name": "string", "x": "double", "t": "timestamp"}
