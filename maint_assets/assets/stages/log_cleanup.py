@@ -185,7 +185,7 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
     head = _ready_head(run, plan)
     started = time.monotonic()
     logger.info("Starting the deletion of log files older than %s", _gmt(plan.cutoff_ms))
-    refuse_unrecorded(ledger, plan.files)
+    refuse_unrecorded(ledger, plan.files)  # before the anchor: nothing may change without a ledger
     checkpoint = _written_anchor(run, head, plan)
     done = _executed(run, seen)
     logger.info("Deleted %s log files older than %s", done.count("deleted"), _gmt(plan.cutoff_ms))
@@ -197,6 +197,7 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
         ledger=ledger,
         approved_by=approval.by,
     )
+    # The outcome is recorded before the failure of some files is raised.
     written = Dataset(done.recorded, plan.digest, {})
     run.output.write_manifest(written, *ledger_parts(ledger))
     made = run.result(written, summary)
@@ -414,6 +415,7 @@ def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
         parts = run.upstream("expired_logs").parts()
         rows = deleted_logs(run.spark, parts, plan, locations=locations, anchor=anchor)
         (done,) = rows.values(Cleaned)
+    # A task that ran again returns only what it did itself: the ledger has the outcomes of both.
     if is_repeated or done.attempt:
         rows = run.spark.read.schema(DELETED_LOGS_SCHEMA).parquet(ledger.path)
         done = msgspec.structs.replace(done, outcomes=recorded(rows))
@@ -450,7 +452,7 @@ def _refuse_unreadable(
 
 
 def _gmt(time_ms: int) -> str:
-    """A time as Java prints it."""
+    """A time as Java prints it, and so delta-spark in the log lines that ours repeat."""
     shown = human_time(time_ms)
     if not shown.endswith("UTC"):
         return shown

@@ -93,6 +93,7 @@ def snapshot_stage(run: StageRun) -> StageResult:
     _refuse_workspace_inside(run, head)
     planned_ms = run.now_ms()
     refused = refused_operations(head)
+    # Compaction and log cleanup need this snapshot, too: the retention refuses VACUUM alone.
     try:
         kept_ms = asked_retention_ms(head, run.table.vacuum)
     except RetentionError as error:
@@ -121,6 +122,7 @@ def valid_files_stage(run: StageRun) -> StageResult:
     seen = run.summary("snapshot", SnapshotSummary)
     refuse_mismatch(seen)
     asked = run.table.vacuum.retention
+    # Raise the RetentionError itself where the snapshot recorded only its sentence.
     if seen.refused.get("vacuum") and seen.cutoff_ms is None and asked is not None:
         asked_retention_ms(table_head(run.location), run.table.vacuum)
     refuse_operation(seen, "vacuum")
@@ -164,6 +166,7 @@ def _listed(run: StageRun, walk: Walk, seen: SnapshotSummary) -> Dataset:
     if known <= SMALL_ENTRIES:
         tasks = min(run.parallelism, 1 + known // SLICE_ENTRIES)
         written = _written_listing(run, [small_listing(run.spark, walk, tasks=tasks)])
+        # The log does not know of strays: with many of them this listing is not complete.
         if written.rows <= SMALL_ENTRIES:
             return written
     return _written_listing(run, [listing(run.spark, walk, parallelism=run.parallelism)])
@@ -226,6 +229,7 @@ def diff_stage(run: StageRun) -> StageResult:
             scratch=scratch,
         )
         written = run.output.write_rows([rows], DIFF_SCHEMA, DIFF_MEASURES, keep=PLANNED)
+    # Only a full listing shows that a live file is missing from it.
     linked, unlisted = written.metrics["linked_files"], written.metrics["unlisted_files"]
     elsewhere = _aliases(run, seen, linked=linked, unlisted=unlisted if found.mode == "full" else 0)
     plan = _plan(seen, found, elsewhere, written=written)
@@ -264,6 +268,7 @@ def _storage_checks(mode: str, location: Location) -> StorageChecks:
 
 def _refuse_workspace_inside(run: StageRun, head: TableHead) -> None:
     """Raise ConfigError if plans and ledgers would be written among the table's own files."""
+    # VACUUM and readers skip hidden directories, so a workspace in one is not part of the table.
     below = relative_name(run.output.location.uri, head.root)
     if is_outside(below) or is_hidden_path(below, head.metadata.partition_columns, iceberg=False):
         return

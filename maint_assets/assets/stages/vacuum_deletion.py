@@ -78,7 +78,7 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     run.output.write_manifest(written, *ledger_parts(ledger))
     made = run.result(written, summary)
     _raise_failed(plan, summary)
-    if not summary.skipped:
+    if not summary.skipped:  # the next LITE must find a skipped file again
         _note_handled(run, plan, head)
     return made
 
@@ -154,6 +154,7 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
         recorded_paths = sum(part.rows for part in ledger_parts(ledger)[0])
         found = f"{error.found}; outcomes of {recorded_paths} of {plan.paths} paths are recorded"
         raise StorageError(error.table, found, error.remedy) from error
+    # A task that ran again returns only what it did itself: the ledger has the outcomes of both.
     if is_repeated or any(row["attempt"] for row in outcomes):
         ledger_rows = run.spark.read.schema(DELETION_SCHEMA).parquet(ledger.path)
         outcomes = recorded(ledger_rows).collect()
