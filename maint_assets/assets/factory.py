@@ -129,6 +129,7 @@ def _executing(
                 context, stage, table=table, compute=lambda stage_run: execute(stage_run, approval)
             )
 
+    # Dagster takes the config from the signature: only by hand is a digest required.
     if stage.approval(table) == "manual":
 
         def approved(context: dg.AssetExecutionContext, config: ApprovedPlan):
@@ -161,6 +162,7 @@ def _materialized(
         key=context.asset_key,
         store=store,
         instance=context.instance,
+        # A re-execution continues its parent: the plan of that run counts as its own.
         run_ids=tuple(
             found
             for found in (context.run.run_id, context.run.parent_run_id, context.run.root_run_id)

@@ -255,6 +255,7 @@ def _is_older(directory: Path, time_s: float) -> bool:
 def _write(path: Path, value: Any) -> None:
     with as_storage_error(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed when it is whole: a reader never sees half of it.
         partial = path.with_suffix(f".{uuid.uuid4()}.tmp")
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(value)))
         partial.replace(path)

@@ -54,9 +54,11 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
     location, log = head.location, _Log.of(head)
     newest = partial(_newest, spark, location, scratch=scratch)
     shaped = partial(snapshot_rows, base=log.base)
+    # In the other way each task holds the keys of all newer commits: not of a very long tail.
     if log.is_small or total_bytes(log.tail) > BUCKET_BYTES:
         every = [*log.checkpoint, *log.history, *log.tail]
         return [newest(every, tasks=1 if log.is_small else parallelism).then(shaped)]
+    # Most adds of a checkpoint are still live, and need no shuffle: only their keys take part.
     keys = [msgspec.structs.replace(unit, removes=False, keys=True) for unit in log.checkpoint]
     others = [*log.history, *log.tail, *_removes(log.checkpoint), *keys]
     winners = newest(others, tasks=parallelism).then(
