@@ -360,7 +360,7 @@ def test_row_ids_are_kept(spark: SparkSession, tmp_path: Path, compacting: Compa
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         (["nothing"], "names nothing, which it does not have; its columns are id, value"),
         (["day"], "names the partition column day"),
@@ -368,12 +368,12 @@ def test_row_ids_are_kept(spark: SparkSession, tmp_path: Path, compacting: Compa
     ],
 )
 def test_columns_that_help_no_reader_are_refused_by_name(
-    asked: list[str], said: str, tmp_path: Path, compacting: Compacting
+    asked: list[str], message: str, tmp_path: Path, compacting: Compacting
 ) -> None:
     TableBuilder(tmp_path).create(partition_columns=["day"]).add("a", partition={"day": "1"})
     chain = compacting(tmp_path, zorder_by=asked)
 
-    with pytest.raises(OrderError, match=said):
+    with pytest.raises(OrderError, match=message):
         plan_compaction(chain.launcher, chain.table)
 
 
@@ -389,9 +389,9 @@ def test_columns_without_statistics_or_bounds_are_refused_as_by_delta(
     with pytest.raises(Exception, match="DELTA_ZORDERING_ON_COLUMN_WITHOUT_STATS"):
         spark.sql(f"OPTIMIZE {sql_of(tmp_path)} ZORDER BY (b)")
 
-    for column, said in (("b", "have no statistics"), ("c", "Delta skips no files")):
+    for column, message in (("b", "have no statistics"), ("c", "Delta skips no files")):
         chain = compacting(tmp_path, zorder_by=[column])
-        with pytest.raises(OrderError, match=said):
+        with pytest.raises(OrderError, match=message):
             plan_compaction(chain.launcher, chain.table)
 
 
@@ -506,8 +506,8 @@ def test_a_bin_whose_new_files_hold_other_rows_is_not_committed(
     rewritten = ordered_here(table.path, RowCheck("full"))
 
     assert {row["state"] for row in rewritten} == {"failed"}
-    said = "holds other rows" if fault == "swapped" else "rows, its inputs 60 live"
-    assert said in rewritten[0]["reason"]
+    message = "holds other rows" if fault == "swapped" else "rows, its inputs 60 live"
+    assert message in rewritten[0]["reason"]
     assert set(tmp_path.rglob("*.parquet")) == before
 
 
@@ -658,9 +658,9 @@ def test_variants_are_no_order_here_nor_with_delta(
     with pytest.raises(Exception, match=r"(?i)variant|WITHOUT_STATS"):
         spark.sql(f"OPTIMIZE {sql_of(tmp_path)} ZORDER BY (v)").collect()
 
-    for column, said in (("v", "Delta skips no files"), ("id", "has variant columns")):
+    for column, message in (("v", "Delta skips no files"), ("id", "has variant columns")):
         chain = compacting(tmp_path, zorder_by=[column])
-        with pytest.raises(OrderError, match=said):
+        with pytest.raises(OrderError, match=message):
             plan_compaction(chain.launcher, chain.table)
 
 
@@ -673,8 +673,8 @@ def test_metrics_are_deltas_but_for_the_strategy(
         points(path, files=3, rows=10)
     found = compacting(ours, zorder_by=["x"]).compact().json()["metrics"]["zOrderStats"]
     delta_spark.forget(spark)
-    told = spark.sql(f"OPTIMIZE {sql_of(theirs)} ZORDER BY (x)").collect()[0]["metrics"]
-    expected = told.asDict(recursive=True)["zOrderStats"]
+    of_delta = spark.sql(f"OPTIMIZE {sql_of(theirs)} ZORDER BY (x)").collect()[0]["metrics"]
+    expected = of_delta.asDict(recursive=True)["zOrderStats"]
 
     assert set(found) <= set(expected)
     assert (found.pop("strategyName"), expected.pop("strategyName")) == ("incremental", "all")
@@ -690,8 +690,8 @@ def test_metrics_of_a_clustering_are_deltas(
         clustered(spark, path, files=2)
     found = compacting(ours).compact().json()["metrics"]["clusteringStats"]
     delta_spark.forget(spark)
-    told = spark.sql(f"OPTIMIZE {sql_of(theirs)}").collect()[0]["metrics"]
-    expected = told.asDict(recursive=True)["clusteringStats"]
+    of_delta = spark.sql(f"OPTIMIZE {sql_of(theirs)}").collect()[0]["metrics"]
+    expected = of_delta.asDict(recursive=True)["clusteringStats"]
 
     assert found.keys() == expected.keys()
     sizes = {"inputOtherFiles", "mergedFiles"}

@@ -86,8 +86,8 @@ def test_a_file_with_other_rows_fails_its_bin_and_is_removed(
     assert [(row["role"], row["state"], row["verified"]) for row in found] == [
         ("input", "failed", False)
     ] * 2
-    said = "cannot be read again" if fault == "truncated" else "holds other rows than its inputs"
-    assert said in found[0]["reason"] and "nothing was committed" in found[0]["reason"]
+    reason = "cannot be read again" if fault == "truncated" else "holds other rows than its inputs"
+    assert reason in found[0]["reason"] and "nothing was committed" in found[0]["reason"]
     assert files(tmp_path) == before
 
 
@@ -221,8 +221,8 @@ def test_a_faulty_writer_on_the_executors_commits_nothing(tmp_path: Path) -> Non
     )
 
     assert done.returncode == 1 and "2 of 2 bins failed" in done.stderr
-    told = json.loads(done.stdout)
-    assert (told["failed_bins"], told["version_after"], told["verified_bins"]) == (2, None, 0)
-    assert all("holds other rows than its inputs" in reason for reason in told["not_committed"])
+    report = json.loads(done.stdout)
+    assert (report["failed_bins"], report["version_after"], report["verified_bins"]) == (2, None, 0)
+    assert all("holds other rows than its inputs" in reason for reason in report["not_committed"])
     assert files(table.path) == before
     assert len(list(table.log.glob("*.json"))) == 3

@@ -71,10 +71,10 @@ def test_ids_stay_where_only_some_rows_hold_theirs(
 
 
 def materialised(
-    table: TableBuilder, name: str, ids: list[int | None], versions: list[int | None], **told: int
+    table: TableBuilder, name: str, ids: list[int | None], versions: list[int | None], **fields: int
 ) -> None:
     """Commit a file that contains row ids and commit versions for some of its rows."""
-    add = table.added(name, rows=len(ids), **told)["add"]
+    add = table.added(name, rows=len(ids), **fields)["add"]
     rows = pq.read_table(table.path / name)
     for column, values in zip(NAMES.values(), (ids, versions), strict=True):
         rows = rows.append_column(column, pa.array(values, pa.int64()))

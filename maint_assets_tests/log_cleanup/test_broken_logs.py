@@ -287,8 +287,11 @@ def test_a_checksum_with_another_time_than_its_commit_is_not_trusted(tmp_path: P
     log.checkpoint(10).checkpoint(14).hint()
     for version in (14, 15):
         crc = log.log / f"{version:020d}.crc"
-        told = json.loads(crc.read_text())
-        rewrite(crc, json.dumps(told | {"inCommitTimestampOpt": told["inCommitTimestampOpt"] // 9}))
+        content = json.loads(crc.read_text())
+        rewrite(
+            crc,
+            json.dumps(content | {"inCommitTimestampOpt": content["inCommitTimestampOpt"] // 9}),
+        )
 
     found = planned(tmp_path)[1]
 
@@ -316,7 +319,7 @@ def test_a_plan_of_a_clock_that_ran_ahead_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         ("delta.deletedFileRetentionDuration", "interval 60 days", "retention was raised"),
         ("delta.logRetentionDuration", "interval 60 days", "retention was raised"),
@@ -328,14 +331,14 @@ def test_a_plan_of_a_clock_that_ran_ahead_is_refused(tmp_path: Path):
     ],
 )
 def test_a_plan_is_refused_when_the_table_keeps_more_now(
-    tmp_path: Path, key: str, value: str, told: str
+    tmp_path: Path, key: str, value: str, message: str
 ):
     builder = daily_log(tmp_path, checkpoints=(5, 10), features=("checkpointProtection",))
     _ready(tmp_path, now_ms=NOW_MS, retention_ms=30 * DAY_MS)
 
     builder.commit([{"metaData": builder.metadata | {"configuration": {key: value}}}])
 
-    with pytest.raises(StalePlanError, match=told):
+    with pytest.raises(StalePlanError, match=message):
         _ready(tmp_path, now_ms=NOW_MS, retention_ms=30 * DAY_MS)
 
 

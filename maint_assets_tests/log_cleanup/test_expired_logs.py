@@ -118,9 +118,9 @@ def _with_times_in_commits(path: Path, *, enabled: int | None = None) -> TableBu
     for version in range(21):
         file = probe.log / f"{version:020d}.json"
         info, *rest = file.read_text().splitlines()
-        told = json.loads(info)
-        told["commitInfo"]["inCommitTimestamp"] = told["commitInfo"]["timestamp"]
-        file.write_text("\n".join([json.dumps(told), *rest]) + "\n")
+        content = json.loads(info)
+        content["commitInfo"]["inCommitTimestamp"] = content["commitInfo"]["timestamp"]
+        file.write_text("\n".join([json.dumps(content), *rest]) + "\n")
     return builder
 
 

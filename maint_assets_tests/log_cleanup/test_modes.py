@@ -343,16 +343,16 @@ def _cutoff_version(log: LogBuilder) -> int | None:
     cutoff_ms = (log.now_ms - head.properties.log_retention_ms) // DAY_MS * DAY_MS
     files = {f.name[:20]: f for f in log.log.glob("[0-9]*.json") if len(f.name) == len(COMMIT)}
     times = monotonic([(int(v), f.stat().st_mtime_ns // 1_000_000) for v, f in files.items()])
-    told = head.properties
-    if told.in_commit_timestamps and cutoff_ms >= (
-        told.in_commit_timestamp_enablement_timestamp_ms or 0
+    properties = head.properties
+    if properties.in_commit_timestamps and cutoff_ms >= (
+        properties.in_commit_timestamp_enablement_timestamp_ms or 0
     ):
-        first = told.in_commit_timestamp_enablement_version or 0
+        first = properties.in_commit_timestamp_enablement_version or 0
         infos = {int(v): json.loads(f.read_text().split("\n")[0]) for v, f in files.items()}
         times = {
             v: info["commitInfo"]["inCommitTimestamp"] for v, info in infos.items() if v >= first
         }
-    elif told.in_commit_timestamps:
-        first = told.in_commit_timestamp_enablement_version or 0
+    elif properties.in_commit_timestamps:
+        first = properties.in_commit_timestamp_enablement_version or 0
         times = {v: time_ms for v, time_ms in times.items() if v < first}
     return max((v for v, time_ms in times.items() if time_ms <= cutoff_ms), default=None)

@@ -419,13 +419,13 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("told", LOST)
+@pytest.mark.parametrize("lost", LOST)
 def test_a_lost_newest_commit_is_recognised_by_what_it_left(
-    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, told: str
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, lost: str
 ) -> None:
     """A power loss takes the whole commit: the files that it added would look untracked."""
     table = story(tmp_path).add("d")
-    LOST[told](table)
+    LOST[lost](table)
     commit(table, 5).unlink()
     table.age("**/*", 9)
     before = tree(tmp_path)
@@ -434,7 +434,7 @@ def test_a_lost_newest_commit_is_recognised_by_what_it_left(
         chain_of(tmp_path).vacuum()
 
     assert tree(tmp_path) == before
-    if told != "hint":
+    if lost != "hint":
         assert "d" in delta_spark.planned_files(spark, tmp_path, retention_hours=0)
 
 

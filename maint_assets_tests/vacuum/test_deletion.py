@@ -331,7 +331,7 @@ def test_approval_is_by_hand_by_default() -> None:
 
 @pytest.mark.parametrize("when", ["before START", "after START"])
 @pytest.mark.parametrize(
-    ("properties", "said"),
+    ("properties", "message"),
     [
         ({"delta.deletedFileRetentionDuration": "interval 30 days"}, "retention was raised"),
         ({"delta.universalFormat.enabledFormats": "iceberg"}, "UniForm"),
@@ -342,7 +342,7 @@ def test_a_commit_that_protects_more_than_the_plan_stops_the_deletion(
     chain_of: ChainOf,
     monkeypatch: pytest.MonkeyPatch,
     properties: dict[str, str],
-    said: str,
+    message: str,
     when: str,
 ) -> None:
     table = story(tmp_path).stray("metadata/s").age("**/*", 9)
@@ -367,7 +367,7 @@ def test_a_commit_that_protects_more_than_the_plan_stops_the_deletion(
         monkeypatch.setattr(history, "start", started)
     before = {path for path in tree(tmp_path) if "_delta_log" not in path}
 
-    with pytest.raises(MaintError, match=said):
+    with pytest.raises(MaintError, match=message):
         chain.execute(report)
 
     assert {path for path in tree(tmp_path) if "_delta_log" not in path} == before

@@ -68,10 +68,10 @@ def test_what_is_read_only_fails_and_all_else_goes(tmp_path: Path, chain_of: Cha
     assert isinstance(done.error, DeletionFailedError)
     assert "2 of 7 planned paths" in str(done.error) or os.geteuid()
     outcomes = chain.ledger(done)
-    told = {path: outcome for path, (outcome, _) in outcomes.items()}
-    assert told.pop("locked/a") == told.pop("locked/b") == "failed"
-    assert told.pop("locked") == ("failed" if os.geteuid() else "skipped"), "a mount point"
-    assert set(told.values()) == {"deleted"}
+    outcome_of = {path: outcome for path, (outcome, _) in outcomes.items()}
+    assert outcome_of.pop("locked/a") == outcome_of.pop("locked/b") == "failed"
+    assert outcome_of.pop("locked") == ("failed" if os.geteuid() else "skipped"), "a mount point"
+    assert set(outcome_of.values()) == {"deleted"}
     assert outcomes["locked/a"][1] in {
         "OSError: Read-only file system",
         "PermissionError: Permission denied",

@@ -260,7 +260,7 @@ def test_a_partial_inventory_is_no_broken_table_but_a_missing_file_is(
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ([{"path": "a", "size": 1, "isDir": False}], "lacks the column modificationTime"),
         ([{"size": 1, "isDir": False, "modificationTime": 1}], "lacks the column path"),
@@ -271,13 +271,13 @@ def test_a_partial_inventory_is_no_broken_table_but_a_missing_file_is(
     ],
 )
 def test_an_inventory_that_lacks_something_is_refused(
-    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, rows: list[Row], said: str
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, rows: list[Row], message: str
 ) -> None:
     table = story(tmp_path)
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "wrong.parquet")
     source = str(tmp_path / "wrong.parquet")
 
-    with pytest.raises(InventoryError, match=said) as caught:
+    with pytest.raises(InventoryError, match=message) as caught:
         chain_of(table.path, mode="inventory", inventory=source).plan()
 
     assert caught.value.exit_code == 3

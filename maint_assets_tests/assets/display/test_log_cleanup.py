@@ -67,7 +67,7 @@ def test_the_cutoff_of_kept_versions_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "expected"),
     [
         (
             {"ending": [(0, 9)]},
@@ -107,8 +107,8 @@ def test_the_cutoff_of_kept_versions_is_shown() -> None:
         ),
     ],
 )
-def test_versions_that_become_unreadable_are_shown(changed: dict[str, Any], told: str) -> None:
-    assert ends_line(planned(**changed)) == told
+def test_versions_that_become_unreadable_are_shown(changed: dict[str, Any], expected: str) -> None:
+    assert ends_line(planned(**changed)) == expected
 
 
 def test_a_summary_has_short_lines_and_is_never_hidden() -> None:

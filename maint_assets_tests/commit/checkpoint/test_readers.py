@@ -124,19 +124,19 @@ def test_parsed_values_are_deltas_own(
 
 def test_parsed_values_of_odd_names_are_deltas_own(spark: SparkSession, tmp_path: Path) -> None:
     names = ["id", 'Ä"', "列\\"]
-    told = {"numRecords": 1} | {
+    stats = {"numRecords": 1} | {
         key: {name: at for at, name in enumerate(names, start)}
         for key, start in (("minValues", 1), ("maxValues", 5), ("nullCount", 0))
     }
     table = TableBuilder(tmp_path / "t").create(fields=dict.fromkeys(names, "long"))
-    table.add("a", rows=[dict.fromkeys(names, 1)], stats=json.dumps(told))
+    table.add("a", rows=[dict.fromkeys(names, 1)], stats=json.dumps(stats))
     pair = [table.path, shutil.copytree(table.path, tmp_path / "theirs")]
     written(spark, pair[0])
     log(spark, pair[1]).checkpoint()
 
     ours, theirs = (adds(spark, path) for path in pair)
 
-    assert [row["stats_parsed"] for row in ours] == [told]
+    assert [row["stats_parsed"] for row in ours] == [stats]
     assert ours == theirs
 
 

@@ -203,8 +203,8 @@ def test_checkpoint_that_readers_see_differently_is_not_carried_on(
     more[kind]["deletionVector"] = None
     pq.write_table(pa.concat_tables([rows, pa.Table.from_pylist([more], rows.schema)]), file)
 
-    told = f"checkpoint {table.version - 1} {does} {live}"
-    with pytest.raises(CorruptLogError, match=told), typed_errors():
+    message = f"checkpoint {table.version - 1} {does} {live}"
+    with pytest.raises(CorruptLogError, match=message), typed_errors():
         written(spark, table.path)
 
 
@@ -229,8 +229,8 @@ def test_version_that_readers_see_differently_gets_no_checkpoint(
     table.commit([added, removed] if first == "add" else [removed, added]).add("newer")
     before = tree(table.path)
 
-    told = r"0{19}6\.json both adds and removes both"
-    with pytest.raises(CorruptLogError, match=told), typed_errors():
+    message = r"0{19}6\.json both adds and removes both"
+    with pytest.raises(CorruptLogError, match=message), typed_errors():
         written(spark, table.path)
 
     assert tree(table.path) == before
@@ -332,8 +332,8 @@ def test_state_that_the_checksum_contradicts_is_not_written(
 ) -> None:
     table = story(tmp_path / "t").checksum()
     name = f"{table.version:020}.crc"
-    told = json.loads((table.log / name).read_text())
-    table.write_log(name, json.dumps(told | {"numFiles": told["numFiles"] + 1}))
+    content = json.loads((table.log / name).read_text())
+    table.write_log(name, json.dumps(content | {"numFiles": content["numFiles"] + 1}))
 
     with pytest.raises(ChecksumMismatchError):
         written(spark, table.path)

@@ -428,13 +428,13 @@ def tracked(path: Path, columns: pa.Table, **fields: Any) -> Opened:
 def test_rows_keep_the_ids_they_have_or_get_those_of_their_file(tmp_path: Path) -> None:
     plain = pa.table({"c": [1, 2]})
     ids = {"_id": pa.array([7, None]), "_version": pa.array([None, 3], pa.int64())}
-    told = {"base_row_id": 100, "default_row_commit_version": 9}
+    recorded = {"base_row_id": 100, "default_row_commit_version": 9}
 
-    assert read(tracked(tmp_path, plain, **told)) == [
+    assert read(tracked(tmp_path, plain, **recorded)) == [
         {"c": 1, "_id": 100, "_version": 9},
         {"c": 2, "_id": 101, "_version": 9},
     ]
-    assert read(tracked(tmp_path, pa.table({"c": [1, 2], **ids}), **told)) == [
+    assert read(tracked(tmp_path, pa.table({"c": [1, 2], **ids}), **recorded)) == [
         {"c": 1, "_id": 7, "_version": 9},
         {"c": 2, "_id": 101, "_version": 3},
     ]

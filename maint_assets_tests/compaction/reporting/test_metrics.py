@@ -163,8 +163,8 @@ def test_columns_with_statistics_are_those_that_new_files_have_them_of(
 
     found = metrics(compacting(tmp_path))
 
-    told = json.loads(str(next(iter(live(tmp_path).values())).stats))
-    assert found["numTableColumnsWithStats"] == columns == len(told.get("nullCount", {}))
+    stats = json.loads(str(next(iter(live(tmp_path).values())).stats))
+    assert found["numTableColumnsWithStats"] == columns == len(stats.get("nullCount", {}))
 
 
 def _field(name: str) -> dict[str, Any]:

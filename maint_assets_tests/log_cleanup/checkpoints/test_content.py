@@ -83,13 +83,13 @@ def test_a_checkpoint_that_commits_contradict_is_no_anchor(
     tmp_path: Path, what: str, checkpoints: tuple[int, ...]
 ):
     builder = story(tmp_path, *checkpoints)
-    edit, told = WRONG[what]
+    edit, message = WRONG[what]
     edit_rows(top(builder, 10), edit)
 
     found = planned(tmp_path)[1]
 
     assert found.anchor_version == (5 if 5 in checkpoints else None)
-    assert told in found.rejected[0]
+    assert message in found.rejected[0]
 
 
 def test_what_the_checksum_counts_right_may_still_be_wrong(tmp_path: Path):
@@ -243,13 +243,13 @@ def test_an_application_that_could_expire_for_a_while_may_be_left_out(tmp_path: 
 @pytest.mark.parametrize("what", WRONG_OF_FILES)
 def test_other_partition_values_or_statistics_are_no_anchor(tmp_path: Path, what: str):
     builder = partitioned(tmp_path, 5, 10)
-    edit, told = WRONG_OF_FILES[what]
+    edit, message = WRONG_OF_FILES[what]
     edit_rows(top(builder, 10), edit)
 
     found = planned(tmp_path)[1]
 
     assert found.anchor_version == 5
-    assert told in found.rejected[0]
+    assert message in found.rejected[0]
 
 
 @pytest.mark.parametrize("what", ALIKE)
