@@ -31,7 +31,7 @@ class Opened:
 
     def batches(self) -> list[pa.RecordBatch]:
         """The live rows of all files; each batch is validated and has exactly the file schema."""
-        found = [b for add in self.adds for b in rows_of(self.location, add, self.target)]
+        found = list(rows_of(self.location, self.adds, self.target))
         for batch in found:
             batch.validate(full=True)
             assert batch.schema.equals(self.target.arrow, check_metadata=True)

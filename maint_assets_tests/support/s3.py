@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import BaseError
@@ -18,6 +19,7 @@ from obstore.store import S3Store
 
 from maint_assets.config import StorageSettings
 from maint_assets.storage.location import Location
+from maint_assets_tests.support.proxy import Proxy
 
 BUCKET = "bucket"
 START_SECONDS = 60
@@ -53,6 +55,16 @@ class Server:
     def deltalake(self) -> dict[str, str]:
         """The storage options of deltalake for it."""
         return {**self.environment, "AWS_CONDITIONAL_PUT": "etag"}
+
+    @contextlib.contextmanager
+    def proxied(self, delay_s: float = 0.0) -> Iterator[Proxy]:
+        """A proxy before it."""
+        found = urlsplit(self.environment["AWS_ENDPOINT_URL"])
+        proxy = Proxy((found.hostname or "", found.port or 0), delay_s)
+        try:
+            yield proxy
+        finally:
+            proxy.close()
 
     def location(self, prefix: str) -> Location:
         """The location of a prefix of the bucket."""

@@ -181,6 +181,7 @@ def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
 
     def copy(new_file: NewFile) -> None:
         counts.clear()
+        files.expect(inputs)
         counts.extend(_copied(files, add, new_file) for add in inputs)
 
     values, marks = bin_values(inputs, how), kept_marks(inputs)

@@ -123,12 +123,13 @@ def _division(samples: tuple[Sample, ...], ordering: Ordering, files: int) -> Di
     return Division(positions, splits(every, files * ranges), ranges)
 
 
-def write_sample(inputs: Iterable[Add], how: Rewriting, *, one_of: int, scratch: str) -> Sample:
+def write_sample(inputs: Sequence[Add], how: Rewriting, *, one_of: int, scratch: str) -> Sample:
     """Sample about one of ``one_of`` live rows of each file; deterministic, also on a retry."""
     keys = key_columns(how.files, _ordering(how).columns)
     schema = keys.arrow.append(pa.field(_TIE, pa.uint64()))
     files = DataFiles(how.location, keys)
     width = _Width(DataFiles(files.location, how.files))
+    files.expect(inputs)
     path, size = _scratch_file(scratch, "sample"), 0.0
     with as_storage_error(scratch), pa.ipc.new_stream(str(path), schema, options=_LZ4) as writer:
         for file in _readable(files, inputs):
@@ -172,7 +173,7 @@ def _sampled_rows(file: DataFile, number: int, schema: pa.Schema) -> Iterator[pa
 
 
 def write_runs(
-    inputs: Iterable[Add], bin_: str, division: Division, *, how: Rewriting, scratch: str
+    inputs: Sequence[Add], bin_: str, division: Division, *, how: Rewriting, scratch: str
 ) -> Runs:
     """Write the live rows of files as sorted runs; returns them with the files' ledger rows.
 
@@ -181,6 +182,7 @@ def write_runs(
     """
     files = DataFiles(how.location, how.files)
     runs, ledger = _RunFiles(bin_, division, how, scratch=scratch), []
+    files.expect(inputs)
     for add in inputs:
         with closing(files.open(add)) as file:
             hazard = file_hazard(file)

@@ -13,7 +13,7 @@ from maint_assets.datasets.columns import runs
 from maint_assets.delta.actions import Add
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 class _Bin(NamedTuple):
@@ -29,7 +29,7 @@ def within_budget(
     files: Iterable[pa.RecordBatch],
     *,
     max_bytes: int,
-    is_promising: Callable[[Iterable[Add]], bool],
+    is_promising: Callable[[Sequence[Add]], bool],
 ) -> Iterator[pa.RecordBatch]:
     """The files, with the bins that exceed ``max_bytes`` removed (reason ``postponed``).
 
@@ -71,10 +71,9 @@ def _bins(held: Iterable[pa.RecordBatch]) -> Iterable[_Bin]:
     return found.values()
 
 
-def _adds(each: _Bin) -> Iterator[Add]:
-    for texts in each.adds:
-        for text in texts.to_pylist():
-            yield msgspec.json.decode(text, type=Add)
+def _adds(each: _Bin) -> list[Add]:
+    texts = (text for some in each.adds for text in some.to_pylist())
+    return [msgspec.json.decode(text, type=Add) for text in texts]
 
 
 def _postponed(batch: pa.RecordBatch, keep: pa.Array) -> pa.RecordBatch:

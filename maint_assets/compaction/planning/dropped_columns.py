@@ -7,6 +7,7 @@ Delta Spark) rewrites the files that still have the data.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.compaction.planning.schema import COMPACTION_ARROW
+from maint_assets.compaction.reading.ahead import Ahead
 from maint_assets.compaction.reading.data_files import footer_of
 from maint_assets.compaction.reading.matching import sources
 from maint_assets.delta.actions import Add
@@ -62,7 +64,7 @@ def with_dropped_columns(files: Iterable[pa.RecordBatch], held: Held) -> Iterato
     for batch in files:
         stays = pc.equal(batch["reason"], STAYS)
         texts = batch["add"].filter(stays).to_pylist()
-        found = pa.array([_holds_others(text, held) for text in texts], pa.bool_())
+        found = pa.array(_hold_others(texts, held), pa.bool_())
         dropped = pc.replace_with_mask(stays, stays, found)
         columns = {name: batch[name] for name in COMPACTION_ARROW.names}
         columns["reason"] = pc.if_else(dropped, DROPPED, batch["reason"])
@@ -75,9 +77,17 @@ def holds_dropped(columns: Sequence[Source], held: Held) -> bool:
     return _has_others(every, held.columns)
 
 
-def _holds_others(text: str, held: Held) -> bool:
-    with footer_of(held.location, msgspec.json.decode(text, type=Add)) as file:
-        return holds_dropped(sources(file), held)
+def _hold_others(texts: list[str], held: Held) -> list[bool]:
+    """Whether each file, given as JSON of its add, holds dropped columns."""
+    adds = [msgspec.json.decode(text, type=Add) for text in texts]
+    footers = Ahead(partial(footer_of, held.location))
+    if not held.location.is_local:
+        footers.expect(adds)
+    found: list[bool] = []
+    for add in adds:
+        with footers.take(add) as file:
+            found.append(holds_dropped(sources(file), held))
+    return found
 
 
 def _has_others(parts: Iterable[Source], struct: Struct) -> bool:

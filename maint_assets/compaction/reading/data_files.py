@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from maint_assets.compaction.reading.ahead import Ahead
 from maint_assets.compaction.reading.deleted_rows import deleted_rows
 from maint_assets.compaction.reading.dictionaries import bounded, shared_dictionaries
 from maint_assets.compaction.reading.file_plan import FileKind, Rows
@@ -21,7 +22,7 @@ from maint_assets.errors import CorruptLogError, StorageError, one_line
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -73,10 +74,15 @@ def parquet_file(
     )
 
 
-def rows_of(location: Location, add: Add, target: FileSchema) -> Iterator[pa.RecordBatch]:
-    """The live rows of one file: ``DataFile.rows``."""
-    with closing(DataFiles(location, target).open(add)) as file:
-        yield from file.rows()
+def rows_of(
+    location: Location, adds: Sequence[Add], target: FileSchema
+) -> Iterator[pa.RecordBatch]:
+    """The live rows of files, one after the other: ``DataFile.rows``."""
+    files = DataFiles(location, target)
+    files.expect(adds)
+    for add in adds:
+        with closing(files.open(add)) as file:
+            yield from file.rows()
 
 
 class DataFiles:
@@ -90,26 +96,34 @@ class DataFiles:
         self, location: Location, target: FileSchema, *, footers_only: bool = False
     ) -> None:
         self.location, self._target = location, target
-        self._open = partial(_opened, location, footers_only=footers_only)
+        self._ahead = Ahead(partial(_opened, location, footers_only=footers_only))
         self._dictionaries: tuple[str, ...] = ()
         self._footers: dict[str, pq.FileMetaData] = {}
         self._chunks = 0
         self._last: FileKind | None = None
         self._width = RowWidth()
 
-    def keep_dictionaries(self, adds: Iterable[Add]) -> tuple[str, ...]:
+    def expect(self, adds: Sequence[Add]) -> None:
+        """The files that are opened next, in this order: a store is asked for them ahead."""
+        if not self.location.is_local:
+            self._ahead.expect(adds)
+
+    def keep_dictionaries(self, adds: Sequence[Add]) -> tuple[str, ...]:
         """Read the ``shared_dictionaries`` of all files as dictionary arrays from now on.
 
         Only these files may be opened afterwards; the footers of most are cached.
         """
-        footers = (partial(self._with_footer, add) for add in adds)
+        ahead = Ahead(partial(footer_of, self.location))
+        if not self.location.is_local:
+            ahead.expect(adds)
+        footers = (partial(self._with_footer, add, ahead) for add in adds)
         self._dictionaries = shared_dictionaries(footers, self._target)
         return self._dictionaries
 
     def open(self, add: Add) -> DataFile:
         """Open the file of an add; the caller closes it. Raises StorageError."""
         with _as_storage_error(self.location, add):
-            opened = self._open(add)
+            opened = self._ahead.take(add)
             file = parquet_file(
                 opened,
                 dictionaries=self._dictionaries,
@@ -125,9 +139,9 @@ class DataFiles:
                 raise
         return DataFile(self.location, add, self._last, file, self._width, opened.size)
 
-    def _with_footer(self, add: Add) -> pq.ParquetFile:
+    def _with_footer(self, add: Add, ahead: Ahead[pq.ParquetFile]) -> pq.ParquetFile:
         """The open file; its footer is cached until the next opening, if it is small."""
-        file = footer_of(self.location, add)
+        file = ahead.take(add)
         footer = file.metadata
         self._chunks += footer.num_columns * footer.num_row_groups
         if self._chunks <= _MOST_CHUNKS:

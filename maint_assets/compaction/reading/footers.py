@@ -11,7 +11,7 @@ from maint_assets.errors import MaintError
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from maint_assets.compaction.columns.physical import FileSchema
     from maint_assets.compaction.reading.data_files import DataFile
@@ -30,7 +30,7 @@ def file_hazard(file: DataFile) -> Hazard | None:
 
 
 def hazards_of_footers(
-    inputs: Iterable[Add], *, location: Location, target: FileSchema
+    inputs: Sequence[Add], *, location: Location, target: FileSchema
 ) -> tuple[Hazard | None, list[int]]:
     """The hazard among files, and the live rows of each, from footers and deletion vectors.
 
@@ -40,6 +40,7 @@ def hazards_of_footers(
     by_spark: Hazard | None = None
     counts: list[int] = []
     files = DataFiles(location, target, footers_only=True)
+    files.expect(inputs)
     for add in inputs:
         with closing(files.open(add)) as file:
             found = file_hazard(file)
@@ -50,7 +51,7 @@ def hazards_of_footers(
     return by_spark, counts
 
 
-def is_promising(inputs: Iterable[Add], *, location: Location, target: FileSchema) -> bool:
+def is_promising(inputs: Sequence[Add], *, location: Location, target: FileSchema) -> bool:
     """Whether a rewrite of the files can succeed, as far as their footers tell."""
     try:
         found, _ = hazards_of_footers(inputs, location=location, target=target)

@@ -21,7 +21,7 @@ from maint_assets.errors import RewriteError, one_line
 from maint_assets.storage import read
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from maint_assets.compaction.writing.target import Rewriting
     from maint_assets.delta.actions import Add
@@ -31,7 +31,7 @@ _HELD_ROWS, _HELD_BYTES = 16_384, 16 * 1024 * 1024
 """Rows and bytes up to which batches of small files are hashed together, to save calls."""
 
 
-def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriting) -> None:
+def refuse_other_content(inputs: Sequence[Add], output: Add | None, how: Rewriting) -> None:
     """Raise RewriteError unless a new file, which callers then remove, holds its inputs' live rows.
 
     Types, nulls and values of all columns of ``how.files.arrow`` count. All rows are compared, in
@@ -41,7 +41,7 @@ def refuse_other_content(inputs: Iterable[Add], output: Add | None, how: Rewriti
     """
     location, most = how.location, how.row_check.most_rows
     expected = RowHash()
-    rows = (batch for add in inputs for batch in rows_of(location, add, how.files))
+    rows = rows_of(location, inputs, how.files)
     few = regrouped(_first(rows, most), most_rows=_HELD_ROWS, most_bytes=_HELD_BYTES)
     for batch in (batch for table in few for batch in table.to_batches()):
         expected.add(batch)

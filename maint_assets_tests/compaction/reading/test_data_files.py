@@ -457,7 +457,7 @@ def test_deleted_rows_are_left_out_by_their_place_in_the_file(tmp_path: Path) ->
         field: getattr(found.adds[0], field) for field in ("path", "size", "deletion_vector")
     }, base_row_id=50, default_row_commit_version=1)  # fmt: skip
 
-    batches = list(rows_of(found.location, add, tracking))
+    batches = list(rows_of(found.location, [add], tracking))
 
     rows = pa.Table.from_batches(batches).to_pylist()
     assert [row["id"] for row in rows] == [1, 2, 3, 6, 7, 8]
