@@ -163,14 +163,14 @@ def test_files_with_deleted_rows_or_without_statistics_are_rewritten_alone() -> 
         add("some", size=100, rows=100, deleted=5),
         add("many", size=100, rows=100, deleted=6),
         add("unknown", size=90, rows=None, deleted=1),
-        add("uncounted", size=90, rows=None),
+        add("without_rows", size=90, rows=None),
     ]
 
     bins, reasons = planned(adds)
 
-    assert sorted(bins.values()) == [["many"], ["unknown"], ["uncounted"]]
+    assert sorted(bins.values()) == [["many"], ["unknown"], ["without_rows"]]
     assert (reasons["few"], reasons["some"]) == ("large", "large")
-    assert (reasons["many"], reasons["uncounted"]) == ("deleted_rows", "no_stats")
+    assert (reasons["many"], reasons["without_rows"]) == ("deleted_rows", "no_stats")
 
 
 def test_sizes_are_those_of_live_rows() -> None:
