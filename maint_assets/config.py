@@ -20,22 +20,12 @@ from pydantic import (
     model_validator,
 )
 
+from maint_assets.config_values import Duration, RowExtent, Size
 from maint_assets.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_UNIT_MS = {
-    "millisecond": 1,
-    "second": 1000,
-    "minute": 60_000,
-    "hour": 3_600_000,
-    "day": 86_400_000,
-    "week": 604_800_000,
-}
-_UNIT_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
-_DURATION = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _S3 = re.compile(r"s3[an]?://([^/]+)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
@@ -43,65 +33,9 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 DEFAULT_CONFIG = "maintenance.yaml"
 
 
-def duration(text: object) -> timedelta:
-    """The length of time of ``7 days``, ``168 hours`` or ``1 day 12 hours``, exactly as given.
-
-    Raises ValueError for anything else; a negative length is for the caller to refuse.
-    """
-    if isinstance(text, timedelta):
-        return text
-    rest, total = str(text), 0.0
-    if not rest.strip():
-        raise ValueError("a duration reads like '7 days' or '168 hours', not empty")
-    while rest:
-        match = _DURATION.match(rest)
-        unit = match[2].lower().removesuffix("s") if match else ""
-        if match is None or unit not in _UNIT_MS:
-            raise ValueError(f"a duration reads like '7 days' or '168 hours', not '{text}'")
-        total += float(match[1]) * _UNIT_MS[unit]
-        rest = rest[match.end() :]
-    try:
-        return timedelta(milliseconds=total)
-    except OverflowError:
-        raise ValueError(f"the duration '{text}' is too long") from None
-
-
-def size(text: object) -> int:
-    """The bytes of ``256MB``, ``1 GB`` or ``1073741824``; KB, MB, GB, TB are powers of 1024.
-
-    Raises ValueError for anything else.
-    """
-    match = _SIZE.fullmatch(str(text))
-    if match is None or isinstance(text, bool):
-        raise ValueError(f"a size reads like '256MB' or '1 GB', not '{text}'")
-    return int(float(match[1]) * _UNIT_BYTES[match[2].lower()])
-
-
 def milliseconds(length: timedelta) -> int:
     """A length of time in whole milliseconds."""
     return length // timedelta(milliseconds=1)
-
-
-Duration = Annotated[
-    timedelta,
-    BeforeValidator(duration),
-    WithJsonSchema({"type": "string", "examples": ["7 days", "168 hours"]}),
-]
-
-
-Size = Annotated[
-    int,
-    BeforeValidator(size),
-    Field(gt=0),
-    WithJsonSchema({"type": ["string", "integer"], "examples": ["256MB", "1 GB"]}),
-]
-
-
-RowExtent = Annotated[
-    Literal["off", "sampled", "full"],
-    # YAML 1.1 reads a plain `off` as false.
-    BeforeValidator(lambda value: "off" if value is False else value),
-]
 
 
 class _Model(BaseModel):
@@ -359,13 +293,13 @@ def parse(text: str, *, source: str, base: Path) -> Maintenance:
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
-        raise ConfigError(source, f"is not YAML{line}", "mend the syntax") from None
+        raise ConfigError(source, f"is not YAML{line}", "correct the YAML syntax") from None
     if not isinstance(values, dict):
         raise ConfigError(source, "is not a mapping of keys", "see docs/config.md")
     again = _repeated(node)
     if again is not None:
         where = f"{source}:{again.start_mark.line + 1}"
-        raise ConfigError(where, f"the key '{again.value}' is there twice", "keep one of them")
+        raise ConfigError(where, f"the key '{again.value}' is duplicated", "keep one of them")
     if not isinstance(values.get("defaults") or {}, dict):
         where = f"{source}:{_line(node, ('defaults',))}"
         raise ConfigError(where, "defaults: should be a mapping of keys", "correct that value")
@@ -439,7 +373,7 @@ def _absolute(uri: str, base: Path, *, source: str) -> str:
     for plain, braced in _VARIABLE.findall(uri):
         if (plain or braced) not in os.environ:
             found = f"the environment variable {plain or braced} is not set"
-            raise ConfigError(source, found, f"set it, or mend '{uri}'")
+            raise ConfigError(source, found, f"set it, or correct '{uri}'")
     expanded = os.path.expandvars(uri)
     if re.match(r"^[A-Za-z][A-Za-z0-9+.-]*:", expanded):
         return expanded

@@ -68,7 +68,7 @@ class UnsupportedFeatureError(RefusedError):
 
 
 class LogTooShortError(RefusedError):
-    """Commits that tell what was removed are gone from the log."""
+    """Commits that record what was removed are gone from the log."""
 
 
 class InventoryError(RefusedError):

@@ -1,4 +1,4 @@
-"""What the guides for contributors name exists."""
+"""What the guides name exists: files, folders and tests."""
 
 import re
 from pathlib import Path
@@ -24,3 +24,17 @@ def test_files_and_folders_that_a_guide_names_exist(guide: str) -> None:
         and not any((folder / name).exists() for folder in (ROOT / "maint_assets").rglob("*/"))
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("guide", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_tests_that_a_guide_names_exist(guide: str) -> None:
+    text = (ROOT / "docs" / guide).read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)` `(test_\w+)`", text)
+
+    missing = [
+        f"{file} {name}"
+        for file, name in named
+        if not re.search(rf"def {name}\b", (FOLDERS[1] / file).read_text(encoding="utf-8"))
+    ]
+    assert missing == []
+    assert len(named) > 60 or guide != "differences.md"

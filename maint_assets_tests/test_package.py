@@ -47,11 +47,11 @@ def test_the_wheel_plans_a_vacuum_from_a_fresh_environment(tmp_path: Path) -> No
     run([UV, "pip", "install", "--python", python, "-c", "locked.txt", str(wheel)], tmp_path)
 
     command = ["vacuum", str(table.path), "--json", "--workspace", "workspace"]
-    told = run([str(tmp_path / "venv/bin/maint-assets"), *command], tmp_path)
+    output = run([str(tmp_path / "venv/bin/maint-assets"), *command], tmp_path)
     files = run([python, "-c", "import maint_assets as m; print(m.__file__)"], tmp_path)
     typed = Path(files.strip()).with_name("py.typed")
 
-    assert json.loads(told)["candidates"]["files"] == 1
+    assert json.loads(output)["candidates"]["files"] == 1
     assert typed.is_file()
     assert tmp_path in typed.parents
 

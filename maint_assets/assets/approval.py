@@ -1,4 +1,4 @@
-"""Who lets a plan be executed: a person by its digest, or the run that made it."""
+"""Approval of a plan: by a person through its digest, or by the run that planned it."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from typing import Optional
 
 import dagster as dg
 
-from maint_assets.assets.acting import settle_former
 from maint_assets.assets.approval import Approval
 from maint_assets.assets.chain import CHAINS, STAGES, Stage
+from maint_assets.assets.deleting_tasks import settle_former
 from maint_assets.assets.interrupts import RunStoppedError, ending_its_run, is_interrupt
 from maint_assets.assets.progress import reporting_progress
 from maint_assets.assets.spark_resource import stage as spark_stage
@@ -129,6 +129,7 @@ def _executing(
                 context, stage, table=table, compute=lambda stage_run: execute(stage_run, approval)
             )
 
+    # Dagster takes the config from the signature: only by hand is a digest required.
     if stage.approval(table) == "manual":
 
         def approved(context: dg.AssetExecutionContext, config: ApprovedPlan):
@@ -161,6 +162,7 @@ def _materialized(
         key=context.asset_key,
         store=store,
         instance=context.instance,
+        # A re-execution continues its parent: the plan of that run counts as its own.
         run_ids=tuple(
             found
             for found in (context.run.run_id, context.run.parent_run_id, context.run.root_run_id)

@@ -1,8 +1,8 @@
 """End a stage in order after Ctrl-C, Terminate, SIGTERM or SIGHUP.
 
-A signal is not raised at once: PySpark's call into the JVM would leave its answer unread, and
-whatever spoke to the JVM next would fail in the place of the interrupt. It is kept, the tasks are
-told to stop, Spark's jobs are cancelled from another thread, and the interrupt is raised when the
+A signal is not raised at once: PySpark's call into the JVM would leave its response unread,
+and the next call to the JVM would fail instead of the interrupt. It is kept, the tasks get a stop
+sign, Spark's jobs are cancelled from another thread, and the interrupt is raised when the
 stage has come to its end. After PATIENCE_SECONDS it is raised in the middle.
 
 Once the work of a stage is done, ``hold`` lets its result count: Dagster records it, and the run
@@ -81,15 +81,19 @@ def ending_its_run(run_id: str, where: str) -> Iterator[None]:
     except RunStoppedError:
         raise
     except INTERRUPTS:
-        raise _noted(run_id, StoppedError(where, "stopped before its end")) from None
+        raise _noted(run_id, _stopped_early(where)) from None
 
 
-def _noted(run_id: str, told: MaintError) -> RunStoppedError:
+def _stopped_early(where: str) -> StoppedError:
+    return StoppedError(where, "stopped before its end", "run it again to finish")
+
+
+def _noted(run_id: str, error: MaintError) -> RunStoppedError:
     """Record the interrupt of a run, so that it starts no further stage."""
-    _stopped[run_id] = told
+    _stopped[run_id] = error
     while len(_stopped) > _MOST_STOPPED:
         _stopped.pop(next(iter(_stopped)))
-    return RunStoppedError(str(told))
+    return RunStoppedError(str(error))
 
 
 class Interrupts:
@@ -99,7 +103,7 @@ class Interrupts:
         self.run_id, self.where = run_id, where
         self.is_asked = self.is_held = False
         self.cancel: Callable[[], object] = lambda: None
-        self.tell_tasks: Callable[[], object] | None = None
+        self.stop_tasks: Callable[[], object] | None = None
         self._is_late = False
         self._heard: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._main = threading.main_thread().ident or 0
@@ -125,7 +129,7 @@ class Interrupts:
                 signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
 
     def watch(self) -> threading.Thread:
-        """Body of the thread that acts on a signal."""
+        """Start the thread that acts on a signal."""
         thread = threading.Thread(target=self._watch, name="interrupts", daemon=True)
         thread.start()
         return thread
@@ -136,8 +140,8 @@ class Interrupts:
 
     def as_raised(self, cause: BaseException | None) -> BaseException:
         """Record the interrupt, so that the run starts no further stage, and return it."""
-        told = cause if isinstance(cause, MaintError) else None
-        return _noted(self.run_id, told or StoppedError(self.where, "stopped before its end"))
+        error = cause if isinstance(cause, MaintError) else None
+        return _noted(self.run_id, error or _stopped_early(self.where))
 
     def note_held(self) -> None:
         """Record an interrupt that came after the work was done: no further stage starts."""
@@ -155,10 +159,10 @@ class Interrupts:
             return
         late = time.monotonic() + PATIENCE_SECONDS
         pause = 0.0
-        if self.tell_tasks is not None:
+        if self.stop_tasks is not None:
             pause = GRACE_SECONDS
             with contextlib.suppress(OSError):
-                self.tell_tasks()
+                self.stop_tasks()
         while not self._has_ended(pause):
             if time.monotonic() > late:
                 self._is_late = True

@@ -64,7 +64,9 @@ def refuse_unloadable(settings: Maintenance, *, config: str) -> None:
     try:
         build_maintenance_definitions(settings)
     except (dg.DagsterError, CheckError) as error:
-        raise ConfigError(config, one_line(error).rstrip("."), "mend it there") from error
+        raise ConfigError(
+            config, one_line(error).rstrip("."), "correct it in the config"
+        ) from error
 
 
 def stage_store(settings: Maintenance) -> StageStore:

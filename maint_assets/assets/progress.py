@@ -44,7 +44,7 @@ def reporting_progress(
     SHOWN.info("%s", what, extra={"progress": None})
     stop = threading.Event()
 
-    def tell() -> None:
+    def report() -> None:
         started = logged = time.monotonic()
         while not stop.wait(SHOWN_SECONDS):
             with contextlib.suppress(Exception):  # a display must never be in the way
@@ -57,13 +57,13 @@ def reporting_progress(
                     logged = now
                     log(f"{what}: {progress} after {now - started:.0f} s")
 
-    teller = threading.Thread(target=tell, name="progress", daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=report, name="progress", daemon=True)
+    reporter.start()
     try:
         yield
     finally:
         stop.set()
-        teller.join()
+        reporter.join()
 
 
 def recorded_share(ledger: Location, planned: Callable[[], int]) -> Share | None:

@@ -142,7 +142,7 @@ def stage(
         try:
             yield found
         except Exception:
-            with contextlib.suppress(Exception):  # what ended the stage is what to tell
+            with contextlib.suppress(Exception):  # report what ended the stage, not this
                 found.close()
             raise
         found.close()

@@ -112,9 +112,9 @@ class StageRun:
             yield
             return
         place = Location.of(directory)
-        self.session.interrupts.tell_tasks = partial(request_stop, place)
+        self.session.interrupts.stop_tasks = partial(request_stop, place)
         yield
-        self.session.interrupts.tell_tasks = None
+        self.session.interrupts.stop_tasks = None
 
     def now_ms(self) -> int:
         """The time now in ms."""

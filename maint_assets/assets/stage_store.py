@@ -255,11 +255,12 @@ def _is_older(directory: Path, time_s: float) -> bool:
 def _write(path: Path, value: Any) -> None:
     with as_storage_error(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed when it is whole: a reader never sees half of it.
         partial = path.with_suffix(f".{uuid.uuid4()}.tmp")
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(value)))
         partial.replace(path)
 
 
 def _digest(columns: list[str], rows: int, sums: list[int]) -> str:
-    told = [*columns, str(rows), *map(str, sums)]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
+    texts = [*columns, str(rows), *map(str, sums)]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]

@@ -96,11 +96,13 @@ def column_schema(schema: T.StructType) -> dg.TableSchema:
 
 def preview(rows: list[dict[str, Any]], schema: T.StructType) -> dg.TableMetadataValue:
     """Rows for people: times as text, empty columns left out."""
-    told = [field for field in schema if any(row[field.name] is not None for row in rows)]
-    columns = [dg.TableColumn(field.name.removesuffix("_ms"), _shown_type(field)) for field in told]
+    fields = [field for field in schema if any(row[field.name] is not None for row in rows)]
+    columns = [
+        dg.TableColumn(field.name.removesuffix("_ms"), _shown_type(field)) for field in fields
+    ]
     records = [
         dg.TableRecord({
-            field.name.removesuffix("_ms"): _cell(field.name, row[field.name]) for field in told
+            field.name.removesuffix("_ms"): _cell(field.name, row[field.name]) for field in fields
         })
         for row in rows
     ]

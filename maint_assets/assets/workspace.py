@@ -45,7 +45,9 @@ def _refuse_unwritable(place: Path, *, source: str) -> None:
             found = f"the workspace {place} cannot be made: {each} is not a directory"
             raise ConfigError(source, found, _BESIDE)
         if not os.access(each, os.W_OK | os.X_OK):
-            found = f"the workspace {place} cannot be written: {each} lets us make no files"
+            found = (
+                f"the workspace {place} cannot be written: no permission to create files in {each}"
+            )
             raise ConfigError(source, found, "allow writing there, or give another workspace")
         return
 

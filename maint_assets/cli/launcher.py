@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from maint_assets.assets.acting import settle_former
+from maint_assets.assets.deleting_tasks import settle_former
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
-from maint_assets.assets.hearing import hearing
 from maint_assets.assets.interrupts import is_interrupt, stop_error
 from maint_assets.assets.jobs import planned_keys, stage_store
+from maint_assets.assets.launch_signals import recorded_signals
 from maint_assets.assets.stage_store import StageDataset, StageStore
 from maint_assets.errors import MaintError, StoppedError, of_text
 
@@ -97,7 +97,7 @@ class Launcher:
         assets = self._assets(table)
         settle_former(self.store, table)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-        with hearing() as is_heard, self.around():
+        with recorded_signals() as is_signalled, self.around():
             result = dg.materialize(
                 assets,
                 selection=keys,
@@ -106,7 +106,7 @@ class Launcher:
                 run_config={**config, **quiet},
                 raise_on_error=False,
             )
-            stopped_by = _interrupt(result, is_heard=is_heard())
+            stopped_by = _interrupt(result, is_signalled=is_signalled())
         if stopped_by is not None and not _made(result) >= set(keys):
             raise stopped_by
         return Launched(result.run_id, _seconds(result), stopped_by or _error(result))
@@ -130,7 +130,7 @@ def launcher(settings: Maintenance) -> Iterator[Launcher]:
             yield Launcher(settings, instance)
 
 
-def _interrupt(result: dg.ExecuteInProcessResult, *, is_heard: bool) -> StoppedError | None:
+def _interrupt(result: dg.ExecuteInProcessResult, *, is_signalled: bool) -> StoppedError | None:
     """The interrupt that reached a run, to be raised so that nothing more is launched."""
     if (found := stop_error(result.run_id)) is not None:
         error = StoppedError(*found.args)
@@ -138,10 +138,11 @@ def _interrupt(result: dg.ExecuteInProcessResult, *, is_heard: bool) -> StoppedE
         return error
     errors = [event.job_failure_data.error for event in result.all_events if event.is_run_failure]
     if any(is_interrupt(error) for error in errors):
-        return StoppedError("run", "stopped between two stages")
-    if is_heard:
+        return StoppedError("run", "stopped between two stages", "run it again to finish")
+    if is_signalled:
         failed = "" if result.success else f"; it had failed: {_error(result)}"
-        return StoppedError("run", f"interrupted at its end{failed}")
+        remedy = "nothing more was launched" if result.success else "run it again to finish"
+        return StoppedError("run", f"interrupted at its end{failed}", remedy)
     return None
 
 

@@ -82,7 +82,7 @@ def run_tables(
         for branch in branches:
             try:
                 _run_branch(launcher, table, branch, report, execute=execute, agreed=agreed)
-            except StoppedError:  # a person, or who runs us, wants nothing more
+            except StoppedError:  # whoever launched it wants nothing more
                 raise
             except MaintError as error:
                 report.error = report.error or error

@@ -172,7 +172,7 @@ def _show_lost(console: Console, plan: VacuumPlan) -> None:
         console.print(
             f"[red]The checkpoint lacks {human_count(plan.lost_files, 'file')}[/] that commits "
             f"before it add and none removes, such as {escape(plan.lost_example or '')}: they "
-            "stay. One of them is wrong; readers see the table as the checkpoint says."
+            "stay. The checkpoint or a commit is wrong; readers follow the checkpoint."
         )
 
 

@@ -99,7 +99,7 @@ def remove_leftovers(ledger: Location) -> None:
 
 
 def request_stop(ledger: Location) -> None:
-    """Tell all tasks that write to this ledger to stop."""
+    """Request that all tasks that write to this ledger stop."""
     sign = ledger.file(_SIGN)
     sign.parent.mkdir(parents=True, exist_ok=True)
     sign.touch()

@@ -43,7 +43,7 @@ _FOUND_GONE = Deletion("deleted", "interrupted; found gone afterwards")
 _LEFT = Deletion("skipped", "interrupted before its deletion")
 
 
-class Places(NamedTuple):
+class DeletionLocations(NamedTuple):
     """The locations of a deletion: of the table, and of the ledger that records it."""
 
     table: Location

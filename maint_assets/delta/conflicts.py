@@ -158,6 +158,7 @@ class _RowIds(msgspec.Struct):
 
 
 _ROW_IDS = msgspec.json.Decoder(_RowIds)
+# Only these paths can have a second spelling: percent-encoding, a scheme, backslashes, dots.
 _ODD = re.compile(r"[%:\\]|^/|//|(?:^|/)\.\.?(?:/|$)")
 _FEATURES = frozenset(row.name for row in HARMLESS_FEATURES)
 _PROPERTIES = {row.name.lower(): row for row in HARMLESS_PROPERTIES}
@@ -209,6 +210,7 @@ def _metadata_changes(old: Metadata, new: Metadata) -> Iterator[str]:
 
 
 def _property_changes(old: Metadata, new: Metadata) -> Iterator[str]:
+    # delta-spark accepts the names of properties in any case.
     before, after = (
         {key.lower(): value for key, value in each.configuration.items()} for each in (old, new)
     )

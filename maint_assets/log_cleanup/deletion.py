@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 
 from maint_assets.datasets.columns import arrow_schema, column
 from maint_assets.datasets.intents import StopSign
-from maint_assets.datasets.ledger import BATCH_PATHS, Places, recording
+from maint_assets.datasets.ledger import BATCH_PATHS, DeletionLocations, recording
 from maint_assets.datasets.parts import PartSlice, refuse_changed, slice_batches
 from maint_assets.datasets.rows import encode_result, slices, units
 from maint_assets.delta.names import (
@@ -118,7 +118,7 @@ def deleted_logs(
     parts: list[Part],
     plan: LogCleanupPlan,
     *,
-    places: Places,
+    locations: DeletionLocations,
     anchor: AnchorFiles | None,
 ) -> Rows:
     """Delete the planned files in their order; one row, an encoded Cleaned.
@@ -132,7 +132,7 @@ def deleted_logs(
         for part in parts:
             refuse_changed(part, table=plan.table)
         rows = (batch for part in group for batch in slice_batches(part))
-        yield encode_result(delete_planned(rows, plan, places, anchor=anchor))
+        yield encode_result(delete_planned(rows, plan, locations, anchor=anchor))
 
     return units(spark, [slices(parts)], deletes, kind=PartSlice)
 
@@ -140,7 +140,7 @@ def deleted_logs(
 def delete_planned(
     rows: Iterable[pa.RecordBatch],
     plan: LogCleanupPlan,
-    places: Places,
+    locations: DeletionLocations,
     *,
     anchor: AnchorFiles | None = None,
 ) -> Cleaned:
@@ -148,7 +148,7 @@ def delete_planned(
 
     Without ``anchor``, the anchor is opened and compared here.
     """
-    task = _Task(plan, places, anchor)
+    task = _Task(plan, locations, anchor)
     for batch in rows:
         planned = pa.Table.from_batches([batch])
         for first in range(0, planned.num_rows, BATCH_PATHS):
@@ -179,10 +179,12 @@ def recorded(ledger_rows: DataFrame) -> dict[str, dict[str, int]]:
 class _Task:
     """The state of the deleting task: the anchor's files, and counts of outcomes."""
 
-    def __init__(self, plan: LogCleanupPlan, places: Places, anchor: AnchorFiles | None) -> None:
-        self.location, self.ledger, self.plan = places.table, places.ledger, plan
+    def __init__(
+        self, plan: LogCleanupPlan, locations: DeletionLocations, anchor: AnchorFiles | None
+    ) -> None:
+        self.location, self.ledger, self.plan = locations.table, locations.ledger, plan
         self.done: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-        self.bytes, self.sign = 0, StopSign(places.ledger)
+        self.bytes, self.sign = 0, StopSign(locations.ledger)
         self.anchor = _anchor_files(self.location, plan) if anchor is None else anchor
         self._commit_left = False
         self._links: set[str] = set()

@@ -53,6 +53,7 @@ LOG_FILES_ARROW = pa.schema([
 
 CHECKPOINT_KINDS = ("checkpoint", "checkpoint_part", "v2_checkpoint")
 
+# 18 digits fit into 64 bits; longer names are left to LogFile.parse.
 _PLAIN = r"^0*(?P<version>[0-9]{1,18})\.(?P<kind>json|crc)$"
 _PLAIN_KINDS = {"json": "commit", "crc": "checksum"}
 
@@ -143,6 +144,7 @@ def log_directory(location: Location) -> LogDirectory:
     odd: list[str] = []
     links: list[LogFile] = []
     for directory, named in directories:
+        # What lies behind a link may be the log of another table.
         if directory != LOG and read.is_link(location, directory):
             continue
         for entries in read.directory(location, directory):

@@ -31,9 +31,9 @@ DAY_MS = 86_400_000
 STOP_REASONS = {
     "disabled": "the table's property delta.enableExpiredLogCleanup is false",
     "no_expired_commit": "no commit is older than the cutoff",
-    "no_checkpoint_before_cutoff": "no checkpoint is old enough for the log to begin with: "
+    "no_checkpoint_before_cutoff": "no checkpoint is old enough to be the anchor: "
     "all commits are needed",
-    "anchor_invalid": "no checkpoint that is old enough for the log to begin with is sound: "
+    "anchor_invalid": "no checkpoint that is old enough to be the anchor is sound: "
     "all commits are needed",
     "gap": "a commit after the checkpoint that the log would begin with is missing",
     "links": "log files that would have to be read are symbolic links, which are left alone",

@@ -1,6 +1,7 @@
 """The schema of a checkpoint: JSON and parsed statistics, typed partition values.
 
-See PROTOCOL, "Checkpoint Schema".
+See PROTOCOL, "Checkpoint Schema". It lies here, not in ``commit``: the plan of a log
+cleanup checks whether its anchor can be written, and plans may not import ``commit``.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class JsonRows:
         self._units: list[tuple[LogUnit, int]] = []
 
     def pass_over(self, checkpoint: pa.RecordBatch) -> None:
-        """Leave out what commits up to a checkpoint add of the live files of it.
+        """Skip adds of covered commits whose file is live in the checkpoint.
 
         Files with a deletion vector are read anyway.
         """

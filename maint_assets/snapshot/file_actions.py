@@ -62,11 +62,13 @@ def _action_rows(
     names = ("path", "size", _TIMES[action], *(f"deletionVector.{name}" for name in _DV_FIELDS))
     columns = [f"{action}.{name}" for name in names]
     batches = file.iter_batches(columns=columns, batch_size=_BATCH_ROWS)
+    # Tasks that share a large file take its batches in turn.
     for batch in islice(batches, unit.share, None, unit.shares):
         structs = batch.column(action).drop_null()
         if len(structs):
             order = add_order(unit) if action == "add" else remove_order(unit)
             rows = _columns(structs, action, root=root, order=order)
+            # ``log_errors`` makes a CorruptLogError of it, which names the file.
             if rows["log_path"].null_count:
                 raise pa.ArrowInvalid(f"{action}.path is null")
             if action == "add" and rows["size"].null_count:
@@ -105,6 +107,7 @@ def _columns(
         "version": nothing,
         "size": _field(structs, "size", pa.int64()),
         "modified_ms": time if is_add else nothing,
+        # PROTOCOL leaves the time out where it is unknown; delta-spark takes it for 0.
         "deletion_ms": nothing if is_add else pc.fill_null(time, 0),
         "operation": pa.nulls(rows, pa.string()),
         "commit_ms": nothing,

@@ -54,7 +54,8 @@ Value = TypeVar("Value")
 
 logger = logging.getLogger(__name__)
 
-_LOOKS = 2
+# A listing is not atomic: it may show a new checkpoint and miss the commit before it.
+_LISTINGS_AGAIN = 2
 _HEAD_COLUMNS = ("protocol", "metaData", "sidecar", "checkpointMetadata")
 
 
@@ -139,7 +140,7 @@ def _hinted_version(location: Location) -> int:
 def _listed(location: Location) -> list[LogEntry]:
     """List the log; list again if a writer may have added files meanwhile."""
     entries = log_files(location)
-    for _ in range(_LOOKS):
+    for _ in range(_LISTINGS_AGAIN):
         if not has_lost_commits(entries):
             break
         entries = log_files(location)
@@ -303,6 +304,7 @@ def _timestamp_ms(location: Location, segment: LogSegment, properties: TableProp
     by_file = segment.commit_ms[segment.version]
     if not properties.in_commit_timestamps:
         return by_file
+    # Without commits after the checkpoint, the version is that of the newest commit up to it.
     return in_commit_ms(location, (segment.commits or segment.history)[-1])
 
 
@@ -311,7 +313,7 @@ def _checksum(location: Location, segment: LogSegment) -> VersionChecksum | None
         return None
     try:
         return VersionChecksum.parse(read.content(location, segment.checksum.path))
-    except FileNotFoundError:
+    except FileNotFoundError:  # a log cleanup may delete it after the listing
         return None
     except OSError as error:
         name = segment.checksum.path.rpartition("/")[2]

@@ -108,6 +108,7 @@ def _is_file(file: LogFile, size: int, *, table: str) -> bool:
             f"{file.name} is a directory, a device or a dangling link, not a commit file",
             "restore it from a backup or a replica",
         )
+    # Spark reads an empty checkpoint as one without rows; delta-spark drops them, too.
     return size > 0 or (size == 0 and file.kind not in _CHECKPOINTS)
 
 
@@ -168,7 +169,10 @@ def contiguous_after(entries: Iterable[LogEntry], version: int, *, table: str) -
 
 
 def complete_checkpoints(entries: Iterable[LogEntry]) -> list[Checkpoint]:
-    """All complete checkpoints, newest first; in a version V2 before multi-part before classic."""
+    """All complete checkpoints, newest first; in a version V2 before multi-part before classic.
+
+    The order of delta-spark's ``CheckpointInstance``: readers take the first.
+    """
     single = [
         ((e.file.version, e.file.format_rank, 1, e.file.name), Checkpoint(e.file.version, (e,)))
         for e in entries
@@ -238,6 +242,7 @@ def _segment(
     table: str,
 ) -> LogSegment:
     base = -1 if checkpoint is None else checkpoint.version
+    # Commits after the checkpoint may be lost, and what they added would look like orphans.
     if not any(version >= base for version in commits):
         raise LogGapError(
             table,

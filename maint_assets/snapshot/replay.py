@@ -54,9 +54,11 @@ def snapshot(spark: SparkSession, head: TableHead, *, parallelism: int, scratch:
     location, log = head.location, _Log.of(head)
     newest = partial(_newest, spark, location, scratch=scratch)
     shaped = partial(snapshot_rows, base=log.base)
+    # In the other way each task holds the keys of all newer commits: not of a very long tail.
     if log.is_small or total_bytes(log.tail) > BUCKET_BYTES:
         every = [*log.checkpoint, *log.history, *log.tail]
         return [newest(every, tasks=1 if log.is_small else parallelism).then(shaped)]
+    # Most adds of a checkpoint are still live, and need no shuffle: only their keys take part.
     keys = [msgspec.structs.replace(unit, removes=False, keys=True) for unit in log.checkpoint]
     others = [*log.history, *log.tail, *_removes(log.checkpoint), *keys]
     winners = newest(others, tasks=parallelism).then(
@@ -88,21 +90,22 @@ def newest_actions(actions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         return
     every = every.take(pc.sort_indices(every["ord"]))
     row = pa.array(np.arange(every.num_rows))
-    # ``told``: the rows whose commit is known.
-    told = pc.if_else(pc.is_valid(every["version"]), row, None)
+    by_known_commit = pc.if_else(pc.is_valid(every["version"]), row, None)
     by_unknown_ms = pc.if_else(pc.is_valid(every["version"]), None, every["deletion_ms"])
     grouped = (
         every
         .select(_KEY)
         .append_column("row", row)
-        .append_column("told", told)
+        .append_column("by_known_commit", by_known_commit)
         .append_column("deletion_ms", every["deletion_ms"])
         .append_column("by_unknown_ms", by_unknown_ms)
         .group_by(_KEY, use_threads=False)
-        .aggregate([(name, "max") for name in ("row", "told", "deletion_ms", "by_unknown_ms")])
+        .aggregate([
+            (name, "max") for name in ("row", "by_known_commit", "deletion_ms", "by_unknown_ms")
+        ])
     )
-    newest, by = every.take(grouped["row_max"]), every.take(grouped["told_max"])
-    # A checkpoint that has a later deletion time knows of a later commit than we.
+    newest, by = every.take(grouped["row_max"]), every.take(grouped["by_known_commit_max"])
+    # A later deletion time in the checkpoint comes from a commit that is no longer in the log.
     same = pc.greater_equal(by["deletion_ms"], grouped["by_unknown_ms_max"])
     same = pc.or_(pc.fill_null(same, fill_value=True), pc.not_equal(newest["what"], "file"))
     newest = _with(newest, "deletion_ms", grouped["deletion_ms_max"])

@@ -95,7 +95,7 @@ def aliases(  # noqa: PLR0913
 
     ``plan`` and ``snapshot`` are the datasets of those stages. With ``everywhere``, or with a mount
     below the root, all retained files are compared: a bind mount, or a file system that does not
-    tell names apart by case, gives a file a second path.
+    distinguish names by case, gives a file a second path.
     """
     parts = [*slices(plan, "diff"), *slices(snapshot, "snapshot")]
     everywhere = everywhere or read.has_mounts(location)
@@ -111,7 +111,7 @@ def identity_marks(location: Location, path: str) -> tuple[str, ...]:
     """Marks of a retained file: its identities if it exists, else its name.
 
     ``path`` is absolute or a URI, as in the snapshot. On the device of the table, device and inode
-    tell whether two files are one.
+    show whether two files are one.
     """
     found = read.file_id(_FILE.sub("/", path))
     if found is None:

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 
 from maint_assets.datasets.columns import arrow_schema, batch_of, column
 from maint_assets.datasets.intents import StopSign
-from maint_assets.datasets.ledger import BATCH_PATHS, Places, recording
+from maint_assets.datasets.ledger import BATCH_PATHS, DeletionLocations, recording
 from maint_assets.datasets.parts import Part, PartSlice, refuse_changed, slice_batches
 from maint_assets.datasets.rows import TASK_ROWS, slices, task_groups, units
 from maint_assets.delta.features import Operation, refuse_unsupported
@@ -119,7 +119,12 @@ def _refuse_newer_properties(plan: VacuumPlan, properties: TableProperties) -> N
 
 
 def deletion(
-    spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, places: Places, parallelism: int
+    spark: SparkSession,
+    parts: list[Part],
+    plan: VacuumPlan,
+    *,
+    locations: DeletionLocations,
+    parallelism: int,
 ) -> DataFrame:
     """Delete the planned paths; counts per task: outcome, is_directory, paths, bytes, attempt.
 
@@ -129,17 +134,21 @@ def deletion(
     when the stored plan was changed.
     """
     if plan.paths <= SMALL_PLAN:
-        return _deletes(spark, [slices(parts)], _in_order, parts=parts, plan=plan, places=places)
+        return _deletes(
+            spark, [slices(parts)], _in_order, parts=parts, plan=plan, locations=locations
+        )
     rows = min(max(-(-plan.paths // parallelism), SMALL_PLAN), TASK_ROWS)
     groups = task_groups(slices(parts, rows=rows), parallelism, weight=lambda part: part.rows)
-    return _deletes(spark, groups, _files, parts=parts, plan=plan, places=places)
+    return _deletes(spark, groups, _files, parts=parts, plan=plan, locations=locations)
 
 
 def directory_deletion(
-    spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, places: Places
+    spark: SparkSession, parts: list[Part], plan: VacuumPlan, *, locations: DeletionLocations
 ) -> DataFrame:
     """Delete the planned directories, after ``deletion`` has deleted the files; same counts."""
-    return _deletes(spark, [slices(parts)], _directories, parts=parts, plan=plan, places=places)
+    return _deletes(
+        spark, [slices(parts)], _directories, parts=parts, plan=plan, locations=locations
+    )
 
 
 def deepest_last(rows: pa.Table) -> pa.Table:
@@ -178,7 +187,7 @@ def _deletes(
     *,
     parts: list[Part],
     plan: VacuumPlan,
-    places: Places,
+    locations: DeletionLocations,
 ) -> DataFrame:
     """Delete the paths that ``read`` gives for each task group, one task per group.
 
@@ -190,7 +199,7 @@ def _deletes(
         for part in parts:
             if part.path in needed:
                 refuse_changed(part, table=plan.table)
-        task = _Task(plan, places)
+        task = _Task(plan, locations)
         for rows in read(group):
             for first in range(0, rows.num_rows, BATCH_PATHS):
                 if task.sign.is_set(at_once=True):
@@ -221,8 +230,8 @@ def _in_order(group: list[PartSlice]) -> Iterator[pa.Table]:
 class _Task:
     """The state of one deleting task: the commits since the plan, and counts of outcomes."""
 
-    def __init__(self, plan: VacuumPlan, places: Places) -> None:
-        self.location, self.ledger = places.table, places.ledger
+    def __init__(self, plan: VacuumPlan, locations: DeletionLocations) -> None:
+        self.location, self.ledger = locations.table, locations.ledger
         self.root, self.sign = TableRoot.of(plan.table), StopSign(self.ledger)
         self.newer = NewerCommits(
             self.location,

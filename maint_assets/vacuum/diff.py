@@ -1,6 +1,6 @@
 """The plan of a VACUUM: files and directories that are old enough, visible and not valid.
 
-The rows of the snapshot, the valid files and the listing become facts about paths (SAID_SCHEMA).
+The rows of the snapshot, the valid files and the listing become facts about paths (FACT_SCHEMA).
 All facts about a path meet in one task, which decides whether the path may be deleted: a small
 table has one such task, a large one a hash bucket of paths per task.
 """
@@ -88,7 +88,7 @@ from the checkpoint. Two are about the file that a Hadoop checksum (``.<name>.cr
 
 FACT_SCHEMA = T.StructType([
     column("path", "string"),
-    column("said", "bigint", "kind of the fact: its index in SAYINGS"),
+    column("fact", "bigint", "kind of the fact: its index in FACTS"),
     column("is_dir", "boolean", nullable=True),
     column("size", "bigint", nullable=True),
     column("modified_ms", "bigint", nullable=True),
@@ -101,7 +101,7 @@ Paths = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
 Mask = Callable[[pa.Array], pa.Array]
-"""A mask of paths by a look at the storage."""
+"""A mask of paths from a check on the storage."""
 
 _READ = {
     "snapshot": ["action", "path", "dv_path", "deletion_ms", "version", "operation", "commit_ms"],
@@ -112,7 +112,7 @@ _CHECKSUM = r"(?s)^(.*/)?\.([^/]+)\.crc$"
 _HEADER = 8
 _NONE = -1
 _BY_AGE = ("removed_ms", "version")
-_SAID = arrow_schema(FACT_SCHEMA)
+_FACT_ARROW = arrow_schema(FACT_SCHEMA)
 _ARROW = arrow_schema(DIFF_SCHEMA)
 _KIND_OF_NAME = (
     (
@@ -125,8 +125,8 @@ _KIND_OF_NAME = (
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
-    """What the listing leaves to be looked for on the storage.
+class StorageChecks:
+    """Checks on the storage of what the listing does not show.
 
     ``are_missing``: of active files that were not listed; None if only some files were.
     ``are_linked``: of valid files, which are links or behind one; None if the listing shows links.
@@ -150,7 +150,7 @@ def diff(
     sources: Sources,
     *,
     cutoff_ms: int,
-    looks: Looks,
+    checks: StorageChecks,
     parallelism: int,
     scratch: str,
 ) -> Rows:
@@ -164,15 +164,15 @@ def diff(
         *slices(sources.valid_files, "valid_files"),
         *slices(sources.listing, "listing"),
     ]
-    facts = partial(path_facts, cutoff_ms=cutoff_ms, are_linked=looks.are_linked)
+    facts = partial(path_facts, cutoff_ms=cutoff_ms, are_linked=checks.are_linked)
     every = path_rows(spark, read, facts, parallelism=parallelism, scratch=scratch)
-    return every.then(partial(planned_rows, are_missing=looks.are_missing))
+    return every.then(partial(planned_rows, are_missing=checks.are_missing))
 
 
 def path_facts(
     read: Iterable[PartSlice], *, cutoff_ms: int, are_linked: Mask | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Facts about paths from slices of the three sources: SAID_SCHEMA."""
+    """Facts about paths from slices of the three sources: FACT_SCHEMA."""
     kept: set[str] = set()
     for part in read:
         for batch in slice_batches(part, _READ[part.source]):
@@ -193,7 +193,7 @@ def planned_rows(
     A candidate is planned when it is not valid, a directory when nothing below keeps it. The
     Hadoop checksum of a file is planned with the file, or alone when that file does not exist.
     """
-    facts = _Facts(pa.Table.from_batches(every, _SAID).combine_chunks())
+    facts = _Facts(pa.Table.from_batches(every, _FACT_ARROW).combine_chunks())
     rows, found, active = facts.rows, facts.each("found"), facts.each("active")
     candidate = facts.first("candidate")
     listed = (candidate != _NONE) & ~found
@@ -226,11 +226,11 @@ class _Facts:
         self.rows = rows
         paths = _array(rows["path"]).dictionary_encode()
         self._number, self._paths = paths.indices.to_numpy(), len(paths.dictionary)
-        self._said = rows["said"].to_numpy()
+        self._kinds = rows["fact"].to_numpy()
 
     def rows_of(self, fact: str, mask: Paths | None = None) -> Numbers:
         """Numbers of the rows with the fact, of all paths or of those where the mask holds."""
-        rows = np.flatnonzero(self._said == FACTS.index(fact))
+        rows = np.flatnonzero(self._kinds == FACTS.index(fact))
         return rows if mask is None else rows[mask[self._number[rows]]]
 
     def each(self, fact: str) -> Paths:
@@ -335,11 +335,11 @@ def _kept_above(directories: pa.Array, kept: set[str]) -> pa.RecordBatch:
 
 
 def _facts(fact: str | pa.Array, paths: pa.Array, **values: pa.Array) -> pa.RecordBatch:
-    """A batch of SAID_SCHEMA: one kind of fact, or an index in SAYINGS per path."""
+    """A batch of FACT_SCHEMA: one kind of fact, or an index in FACTS per path."""
     kinds = _constant(FACTS.index(fact), len(paths)) if isinstance(fact, str) else fact
-    columns = {"path": paths, "said": kinds, **values}
+    columns = {"path": paths, "fact": kinds, **values}
     return pa.RecordBatch.from_arrays(
-        [columns.get(f.name, pa.nulls(len(paths), f.type)) for f in _SAID], schema=_SAID
+        [columns.get(f.name, pa.nulls(len(paths), f.type)) for f in _FACT_ARROW], schema=_FACT_ARROW
     )
 
 
@@ -380,7 +380,7 @@ def _rows_at(numbers: Numbers) -> pa.Array:
 
 
 def _with_paths(rows: pa.Table, paths: pa.ChunkedArray) -> pa.Table:
-    return rows.set_column(rows.schema.get_field_index("path"), _SAID.field("path"), paths)
+    return rows.set_column(rows.schema.get_field_index("path"), _FACT_ARROW.field("path"), paths)
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

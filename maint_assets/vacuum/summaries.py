@@ -51,7 +51,7 @@ class DiffSummary:
     """The plan, and its paths and bytes by kind.
 
     ``time_travel_ends_before`` is the first version of which the plan deletes no file, as far as
-    the log tells; None when the plan deletes no removed file.
+    the log records; None when the plan deletes no removed file.
     """
 
     plan: VacuumPlan

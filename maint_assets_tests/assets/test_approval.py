@@ -246,9 +246,9 @@ def test_an_unattended_plan_above_the_share_is_refused_with_both_numbers(
 
     result = launch(automatic(table, tmp_path, max_delete_share=0.25))
 
-    said = failure(result)
-    assert "max_delete_share of 25.0%" in said
-    assert "the plan deletes 9" in said
+    message = failure(result)
+    assert "max_delete_share of 25.0%" in message
+    assert "the plan deletes 9" in message
     assert left(table) == {"live", "old", "big"}
 
 

@@ -69,7 +69,7 @@ def test_two_components_with_other_prefixes_merge(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("tables: [{name: a, url: a}]", "url"),
         ("tables: [{name: a, uri: a, vacuum: {retention: soon}}]", "a duration reads like"),
@@ -77,8 +77,8 @@ def test_two_components_with_other_prefixes_merge(monkeypatch: pytest.MonkeyPatc
         ("tables: [{name: a, uri: a}]\nworkspace: x", "workspace"),
     ],
 )
-def test_a_wrong_attribute_is_refused(text: str, said: str) -> None:
-    with pytest.raises(Exception, match=said):
+def test_a_wrong_attribute_is_refused(text: str, message: str) -> None:
+    with pytest.raises(Exception, match=message):
         component(text)
 
 

@@ -9,7 +9,7 @@ import dagster as dg
 import pyarrow.dataset as ds
 import pytest
 
-from maint_assets.assets.acting import acting
+from maint_assets.assets.deleting_tasks import deleting
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets
 from maint_assets.assets.jobs import executed_keys, stage_store
 from maint_assets.assets.stage_run import StageRun
@@ -110,11 +110,11 @@ def test_a_stage_whose_tasks_ended_before_all_is_done_fails(
 
     @contextlib.contextmanager
     def stopped(run: StageRun, *args: Any, **kwargs: Any) -> Iterator[None]:
-        with acting(run, *args, **kwargs):
+        with deleting(run, *args, **kwargs):
             request_stop(run.output.rows_location)
             yield
 
-    monkeypatch.setattr(BRANCHES[branch][0], "acting", stopped)
+    monkeypatch.setattr(BRANCHES[branch][0], "deleting", stopped)
 
     success, rows = executed(table, BRANCHES[branch][1], tmp_path, repeats=0)
 

@@ -234,7 +234,7 @@ def test_slices_of_parts_are_all_rows_once(
 
 
 @given(weights=st.lists(st.integers(0, 100)), tasks=st.integers(1, 9))
-def test_packages_hold_every_unit_once_and_none_is_empty(weights: list[int], tasks: int) -> None:
+def test_task_groups_hold_every_unit_once_and_none_is_empty(weights: list[int], tasks: int) -> None:
     units = [PartSlice(str(at), "", 0, weight) for at, weight in enumerate(weights)]
 
     packages = task_groups(units, tasks, weight=lambda unit: unit.rows)

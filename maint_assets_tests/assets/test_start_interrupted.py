@@ -51,11 +51,11 @@ def test_a_java_that_has_not_answered_yet_is_ended(tmp_path: Path, to_all: bool)
     _until(pid)
 
     (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
-    said = process.communicate(timeout=SECONDS)[1]
+    output = process.communicate(timeout=SECONDS)[1]
 
     java = int(pid.read_text())
     is_left = _is_running(java)
     if is_left:
         os.kill(java, signal.SIGKILL)
     assert not is_left
-    assert (process.returncode, "stopped; nothing more was done" in said) == (1, True), said
+    assert (process.returncode, "stopped; nothing more was done" in output) == (1, True), output

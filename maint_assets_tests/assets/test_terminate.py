@@ -1,4 +1,4 @@
-"""Terminate ends a run whose later stage hangs in a long Spark job (spec: dagster.md 4.3)."""
+"""Terminate ends a run whose later stage hangs in a long Spark job."""
 
 import signal
 import subprocess

@@ -172,8 +172,8 @@ def _delta_spark(spark: SparkSession, path: Path, asked: Asked) -> Row:
 
 
 def _delta_rs(spark: SparkSession, path: Path, asked: Asked) -> Row:
-    told = [str(path), str(asked.target), asked.codec, json.dumps(asked.columns)]
-    command = [sys.executable, "-c", DELTA_RS, *told]
+    arguments = [str(path), str(asked.target), asked.codec, json.dumps(asked.columns)]
+    command = [sys.executable, "-c", DELTA_RS, *arguments]
     out = subprocess.run(command, check=True, capture_output=True, text=True)
     done = json.loads(out.stdout)
     return {"total": round(done["seconds"], 3), "files": done["files"]}

@@ -119,7 +119,7 @@ def test_a_person_reads_the_plan_is_asked_and_says_no(
     assert "when version 7 was the newest." in _one_line(out)
     assert "commit 5" in _one_line(out)
     assert (
-        "The log then begins with checkpoint 5; versions 0 to 4 can be read no more."
+        "The log then begins with checkpoint 5; versions 0 to 4 can no longer be read."
         in _one_line(out)
     )
     assert f"_delta_log/{4:020}.json" in out.splitlines()
@@ -150,9 +150,7 @@ def test_a_person_reads_why_nothing_may_go_and_is_not_asked(
     code, out, err = run("clean-log", "t", "--execute")
 
     assert code == 0
-    assert "Nothing to delete: no checkpoint is old enough for the log to begin with" in _one_line(
-        out
-    )
+    assert "Nothing to delete: no checkpoint is old enough to be the anchor" in _one_line(out)
     assert "(no_checkpoint_before_cutoff); create_anchor_checkpoint may write one." in _one_line(
         out
     )
@@ -160,7 +158,7 @@ def test_a_person_reads_why_nothing_may_go_and_is_not_asked(
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "message"),
     [
         (("--retention", "12 hours"), 3, "log retention of 12 hours is below the table's log"),
         (("--retention", "-1 days"), 3, "can't be less than 0 hours"),
@@ -170,26 +168,26 @@ def test_a_person_reads_why_nothing_may_go_and_is_not_asked(
     ],
 )
 def test_it_says_what_it_cannot_take(
-    run: Shell, log: LogBuilder, options: tuple[str, ...], code: int, said: str
+    run: Shell, log: LogBuilder, options: tuple[str, ...], code: int, message: str
 ) -> None:
-    refused(run("clean-log", log.path, *options, "--json"), code=code, said=said)
+    refused(run("clean-log", log.path, *options, "--json"), code=code, message=message)
     assert left(log) == list(range(11))
 
 
 def test_what_is_no_delta_table_is_refused(run: Shell, tmp_path: Path) -> None:
-    refused(run("clean-log", tmp_path / "none", "--json"), code=3, said="is not a Delta table")
+    refused(run("clean-log", tmp_path / "none", "--json"), code=3, message="is not a Delta table")
 
 
 def test_an_unknown_feature_is_refused(run: Shell, tmp_path: Path) -> None:
     LogBuilder(tmp_path / "t", features=["neverHeardOf"]).commits(AGES_DAYS).checkpoint(5)
 
-    refused(run("clean-log", "t", "--json"), code=3, said="'neverHeardOf' is unknown")
+    refused(run("clean-log", "t", "--json"), code=3, message="'neverHeardOf' is unknown")
 
 
 def test_a_broken_commit_fails(run: Shell, log: LogBuilder) -> None:
     log.write(f"{11:020}.json", "{", log.ago_ms(0))
 
-    refused(run("clean-log", log.path, "--json"), code=1, said=f"{11:020}.json")
+    refused(run("clean-log", log.path, "--json"), code=1, message=f"{11:020}.json")
 
 
 def test_a_log_that_cannot_be_written_is_refused_before_anything_goes(
@@ -198,5 +196,5 @@ def test_a_log_that_cannot_be_written_is_refused_before_anything_goes(
     with read_only(log.log):
         found = run("clean-log", log.path, "--execute", "--json")
 
-    refused(found, code=3, said="its storage cannot be written")
+    refused(found, code=3, message="its storage cannot be written")
     assert left(log) == list(range(11))

@@ -52,7 +52,9 @@ def test_a_table_in_a_directory_of_a_long_name_is_planned(run: Shell, tmp_path: 
 def test_missing_files_are_allowed_by_an_option(run: Shell, table: TableBuilder) -> None:
     (table.path / "live").unlink()
 
-    refused(run("vacuum", table.path, "--execute", "--json"), code=3, said="--allow-missing-files")
+    refused(
+        run("vacuum", table.path, "--execute", "--json"), code=3, message="--allow-missing-files"
+    )
     assert (table.path / "old").exists()
     done = run.json("vacuum", table.path, "--execute", "--allow-missing-files")
     assert done["deleted"]["files"] == 1
@@ -101,7 +103,7 @@ def test_vacuum_in_other_modes(run: Shell, table: TableBuilder, tmp_path: Path) 
 
     assert (lite["mode"], lite["paths"]) == ("lite", ["old"])
     assert (inventory["mode"], inventory["paths"]) == ("inventory", ["stray"])
-    refused(run("vacuum", "t", "--mode", "inventory"), code=2, said="inventory")
+    refused(run("vacuum", "t", "--mode", "inventory"), code=2, message="inventory")
 
 
 def test_inspect_has_its_keys(run: Shell, table: TableBuilder) -> None:
@@ -141,15 +143,15 @@ def test_checkpoint_of_what_cannot_have_one_is_refused(run: Shell, tmp_path: Pat
     (tmp_path / "plain").mkdir()
     strange = TableBuilder(tmp_path / "t").create(features=["neverHeardOf"]).add("a")
 
-    refused(run("checkpoint", tmp_path / "plain"), code=3, said="plain")
-    refused(run("checkpoint", strange.path, "--json"), code=3, said="neverHeardOf")
+    refused(run("checkpoint", tmp_path / "plain"), code=3, message="plain")
+    refused(run("checkpoint", strange.path, "--json"), code=3, message="neverHeardOf")
     assert not list(strange.log.glob("*checkpoint*"))
 
 
 def test_a_too_short_retention_is_refused(run: Shell, table: TableBuilder) -> None:
     found = run("vacuum", table.path, "--retention", "1 hour", "--json")
 
-    refused(found, code=3, said="--allow-short-retention")
+    refused(found, code=3, message="--allow-short-retention")
 
 
 def test_a_short_retention_may_be_allowed(run: Shell, table: TableBuilder) -> None:
@@ -165,31 +167,31 @@ def test_a_short_retention_may_be_allowed(run: Shell, table: TableBuilder) -> No
 def test_what_is_no_delta_table_is_refused(run: Shell, tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
 
-    refused(run("vacuum", tmp_path / "plain", "--json"), code=3, said="plain")
+    refused(run("vacuum", tmp_path / "plain", "--json"), code=3, message="plain")
 
 
 def test_a_corrupt_log_fails(run: Shell, table: TableBuilder) -> None:
     table.write_log("00000000000000000003.json", "{")
 
-    refused(run("vacuum", table.path, "--json"), code=1, said="00000000000000000003.json")
+    refused(run("vacuum", table.path, "--json"), code=1, message="00000000000000000003.json")
 
 
 def test_an_unknown_feature_is_refused(run: Shell, tmp_path: Path) -> None:
     built = TableBuilder(tmp_path / "t").create(features=["neverHeardOf"]).add("a")
 
-    refused(run("vacuum", built.path, "--json"), code=3, said="neverHeardOf")
+    refused(run("vacuum", built.path, "--json"), code=3, message="neverHeardOf")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["vacuum", "t", "--retention", "soon"], "a duration reads like"),
         (["check", "none.yaml"], "none.yaml"),
         (["run", "none.yaml"], "none.yaml"),
     ],
 )
-def test_a_wrong_argument_is_a_usage_error(run: Shell, arguments: list[str], said: str) -> None:
-    refused(run(*arguments), code=2, said=said)
+def test_a_wrong_argument_is_a_usage_error(run: Shell, arguments: list[str], message: str) -> None:
+    refused(run(*arguments), code=2, message=message)
 
 
 def test_an_unknown_option_is_a_usage_error(run: Shell) -> None:
@@ -199,21 +201,21 @@ def test_an_unknown_option_is_a_usage_error(run: Shell) -> None:
     assert "--retain" in err
 
 
-def test_check_tells_valid_from_invalid(run: Shell, tmp_path: Path) -> None:
+def test_check_distinguishes_valid_from_invalid(run: Shell, tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text("tables: [{name: a, uri: a}]")
     (tmp_path / "bad.yaml").write_text("tables:\n- {name: a, url: a}")
 
     found = run.json("check", "good.yaml")
 
     assert (found["valid"], found["tables"]) == (True, ["a"])
-    refused(run("check", "bad.yaml"), code=2, said="bad.yaml:2: unknown key 'url'")
+    refused(run("check", "bad.yaml"), code=2, message="bad.yaml:2: unknown key 'url'")
 
 
 @pytest.mark.parametrize("wrong", ["schedule: often", "schedule: 0 3 * *", "owners: [nobody]"])
 def test_check_finds_what_only_dagster_can_tell(run: Shell, tmp_path: Path, wrong: str) -> None:
     (tmp_path / "wrong.yaml").write_text(f"tables:\n- name: a\n  uri: a\n  {wrong}")
 
-    refused(run("check", "wrong.yaml"), code=2, said=wrong.split(": ")[1].strip("[]"))
+    refused(run("check", "wrong.yaml"), code=2, message=wrong.split(": ")[1].strip("[]"))
 
 
 def test_run_does_the_good_table_and_says_what_is_wrong_with_the_bad(
@@ -300,7 +302,7 @@ def test_optimize_compares_no_rows_if_asked(run: Shell, small: TableBuilder) -> 
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--where", "q = 1"), "`q`, which is not a partition column"),
         (("--where", "day ="), "is not valid"),
@@ -309,12 +311,12 @@ def test_optimize_compares_no_rows_if_asked(run: Shell, small: TableBuilder) -> 
     ],
 )
 def test_optimize_says_what_it_cannot_take(
-    options: tuple[str, ...], said: str, run: Shell, small: TableBuilder
+    options: tuple[str, ...], message: str, run: Shell, small: TableBuilder
 ) -> None:
-    refused(run("optimize", small.path, *options), code=2, said=said)
+    refused(run("optimize", small.path, *options), code=2, message=message)
 
 
-def test_a_live_file_that_is_gone_after_the_deletion_is_told_in_a_sentence(
+def test_a_live_file_that_is_gone_after_the_deletion_is_reported_in_a_sentence(
     run: Shell, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not as a Dagster error: somebody else deleted the file meanwhile."""

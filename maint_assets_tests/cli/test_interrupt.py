@@ -46,19 +46,19 @@ def test_a_signal_stops_all_tasks_before_the_end_is_written(
     strays: Strays, vacuum: Command, number: signal.Signals, to_all: bool
 ) -> None:
     process = vacuum.in_the_middle()
-    said = signalled(process, number, to_all=to_all, times=2)  # the second must not harm
+    output = signalled(process, number, to_all=to_all, times=2)  # the second must not harm
     gone = strays.gone
     time.sleep(1)
 
-    assert strays.gone == gone == vacuum.deleted(), said
+    assert strays.gone == gone == vacuum.deleted(), output
     assert strays.left, "the signal came too late to prove anything"
     end = _last_commit(strays.table)
     assert end["operation"] == "VACUUM END"
     assert end["operationParameters"] == {"status": "FAILED"}
     assert end["operationMetrics"]["numDeletedFiles"] == str(len(gone))  # type: ignore[index]
     assert process.returncode == 1
-    assert f"stopped: {len(gone):,} of {STRAYS:,} paths were deleted" in " ".join(said.split())
-    assert "KeyError" not in said
+    assert f"stopped: {len(gone):,} of {STRAYS:,} paths were deleted" in " ".join(output.split())
+    assert "KeyError" not in output
 
 
 def test_what_a_kill_leaves_open_is_resolved_by_the_next_run(
@@ -70,8 +70,8 @@ def test_what_a_kill_leaves_open_is_resolved_by_the_next_run(
     when_still(lambda: strays.gone)
     assert strays.left, "the kill came too late to prove anything"
 
-    said, _ = vacuum.started().communicate(timeout=180)
+    output, _ = vacuum.started().communicate(timeout=180)
 
-    assert not strays.left, said
+    assert not strays.left, output
     assert vacuum.deleted() == strays.gone
     assert not vacuum.open_batches()

@@ -118,7 +118,7 @@ def test_record_of_which_the_answer_misleads_is_written_once(
     assert record(head) == head_of(tmp_path).version == 1
 
 
-def test_store_that_takes_no_commit_is_said_to_be_it(
+def test_store_that_takes_no_commit_is_named_in_the_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     TableBuilder(tmp_path).create()

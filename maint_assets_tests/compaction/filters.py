@@ -166,11 +166,11 @@ def by_duckdb(_: SparkSession, path: Path, columns: Columns) -> Answers:
 
 def by_duckdb_unpushed(_: SparkSession, path: Path, columns: Columns) -> Answers:
     asked = _duckdb_sql(columns)
-    told = ", ".join(f"({sql})" for sql in asked.values())
+    conditions = ", ".join(f"({sql})" for sql in asked.values())
     with _duckdb() as connection:
         connection.execute("PRAGMA disable_optimizer")
         table = connection.read_parquet(DeltaTable(path).file_uris())
-        return _true_in(table.project(f"id, {told}").fetchall(), asked)
+        return _true_in(table.project(f"id, {conditions}").fetchall(), asked)
 
 
 def _duckdb() -> duckdb.DuckDBPyConnection:

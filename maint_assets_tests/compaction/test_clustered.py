@@ -14,10 +14,10 @@ from maint_assets.errors import OrderError
 from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.compaction.filters import scanned, sorted_ids
 from maint_assets_tests.compaction.killed import killed
-from maint_assets_tests.compaction.row_tracking import row_ids, run
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.chain import Chain
 from maint_assets_tests.support.rewriting import head_of, live
+from maint_assets_tests.support.row_tracking import row_ids, run
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.long]
 

@@ -123,7 +123,7 @@ def test_only_partitions_that_match_are_rewritten(
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "message"),
     [
         ("id = 1", "day"),
         ("day = (select max(day) from x)", "subquery"),
@@ -140,17 +140,17 @@ def test_only_partitions_that_match_are_rewritten(
     ],
 )
 def test_predicates_of_anything_else_are_refused(
-    where: str, said: str, tmp_path: Path, compacting: Compacting
+    where: str, message: str, tmp_path: Path, compacting: Compacting
 ) -> None:
     small_files(tmp_path, files=1)
 
-    with pytest.raises(PredicateError, match=said):
+    with pytest.raises(PredicateError, match=message):
         compacting(tmp_path, where=where).compact()
 
 
 @pytest.mark.parametrize("where", ["cast(day as int) = 1", "assert_true(day > '9') is null"])
 @pytest.mark.parametrize("files", [1, 2])
-def test_a_predicate_that_fails_on_a_value_is_said_to(
+def test_a_predicate_that_fails_on_a_value_is_reported(
     where: str, files: int, spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     small_files(tmp_path, files=files)
@@ -287,7 +287,7 @@ def test_a_removal_of_a_file_that_is_no_input_is_no_conflict_as_it_is_for_delta_
     assert rows(tmp_path / "ours") == rows(tmp_path / "theirs")
 
 
-def test_a_change_of_the_schema_closes_the_door(tmp_path: Path, compacting: Compacting) -> None:
+def test_a_change_of_the_schema_is_a_conflict(tmp_path: Path, compacting: Compacting) -> None:
     table = small_files(tmp_path)
     chain = compacting(tmp_path)
     report = planned(chain)
@@ -358,15 +358,15 @@ def test_a_file_with_other_rows_than_the_log_says_is_left(
     assert report.done.versions == []
 
 
-@pytest.mark.parametrize(("told", "read"), [("a byte less", 8), ("a byte more", 8), ("few", 6)])
+@pytest.mark.parametrize(("claimed", "read"), [("a byte less", 8), ("a byte more", 8), ("few", 6)])
 def test_a_file_of_other_bytes_than_the_log_says_is_left(
-    spark: SparkSession, tmp_path: Path, compacting: Compacting, told: str, read: int
+    spark: SparkSession, tmp_path: Path, compacting: Compacting, claimed: str, read: int
 ) -> None:
     """deltalake looks for the footer in the wrong place; delta-spark reads the bytes it finds."""
     table = small_files(tmp_path / "t", days=1)
     added = table.added("wrong.parquet", partition={"day": "2026-01-01"})
     size = added["add"]["size"]
-    wrong = {"a byte less": size - 1, "a byte more": size + 1, "few": 10}[told]
+    wrong = {"a byte less": size - 1, "a byte more": size + 1, "few": 10}[claimed]
     added["add"]["size"] = wrong
     table.commit([added])
     before = tree(tmp_path / "t")
@@ -444,11 +444,11 @@ def test_an_old_plan_and_another_ones_digest_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("noted", "told"),
+    ("noted", "message"),
     [(False, "has changed since it was planned"), (True, "not those it was made of")],
 )
 def test_a_plan_whose_rows_were_changed_is_not_executed(
-    tmp_path: Path, compacting: Compacting, noted: bool, told: str
+    tmp_path: Path, compacting: Compacting, noted: bool, message: str
 ) -> None:
     table = small_files(tmp_path)
     before, chain = rows(tmp_path), compacting(tmp_path)
@@ -459,7 +459,7 @@ def test_a_plan_whose_rows_were_changed_is_not_executed(
         chain.table, report.planned.plan.digest, "a test", stage="rewritten_files"
     )
 
-    assert isinstance(done.error, StalePlanError) and told in str(done.error)
+    assert isinstance(done.error, StalePlanError) and message in str(done.error)
     assert DeltaTable(tmp_path).version() == table.version and rows(tmp_path) == before
 
 
@@ -474,9 +474,9 @@ def test_a_plan_of_another_release_is_refused_in_one_sentence(
     old_rows = planned_rows(report.bins).drop_columns(["rewrites"])
     change_plan(report.bins, old_rows, noted=True)
     by_rows = chain.launcher.execute(chain.table, digest, "a test", stage="rewritten_files")
-    told = json.loads(summary.read_text(encoding="utf-8"))
-    del told["plan"]["commit_mark"]
-    summary.write_text(json.dumps(told), encoding="utf-8")
+    content = json.loads(summary.read_text(encoding="utf-8"))
+    del content["plan"]["commit_mark"]
+    summary.write_text(json.dumps(content), encoding="utf-8")
     by_summary = chain.launcher.execute(chain.table, digest, "a test", stage="rewritten_files")
 
     for done in (by_rows, by_summary):
@@ -627,7 +627,7 @@ def test_a_disk_that_takes_no_file_fails_bins_in_one_sentence(
     assert report.done.versions == [table.version + 1]
 
 
-def test_what_came_before_a_closed_door_is_kept_and_told(
+def test_commits_before_a_conflict_are_kept_and_reported(
     tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches are committed one after another: the second one finds a new column."""
@@ -653,7 +653,7 @@ def test_what_came_before_a_closed_door_is_kept_and_told(
     assert done.ledger is not None and list(Path(done.ledger).glob("*.parquet"))
 
 
-def test_what_came_before_a_lost_worker_is_kept_and_told(
+def test_commits_before_a_lost_worker_are_kept_and_reported(
     tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No Python code fails here, so the error that Spark raises is a Java one."""

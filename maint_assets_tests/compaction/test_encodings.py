@@ -178,8 +178,8 @@ def by_delta_rs(
     looked_up = dict.fromkeys(("id", "t", "d9"), ColumnProperties(bloom_filter_properties=bloom))
     codec = {"none": "UNCOMPRESSED", "lz4": "LZ4_RAW"}.get(codec, codec.upper())
     for rows, columns in zip(parts, (encoded, looked_up), strict=True):
-        told: Any = {"compression": codec, "column_properties": columns}
-        properties = WriterProperties(data_page_row_count_limit=7, write_batch_size=5, **told)
+        options: Any = {"compression": codec, "column_properties": columns}
+        properties = WriterProperties(data_page_row_count_limit=7, write_batch_size=5, **options)
         write_deltalake(table.path, rows, mode="append", writer_properties=properties)
 
 
@@ -248,7 +248,8 @@ def found_by(spark: SparkSession, path: Path) -> dict[str, dict[str, list[int]]]
     for ask in (polars, delta_rs, in_duckdb):
         readers[ask.__name__] = {text: ask(text) for text in CONDITIONS}
     return {
-        name: {text: sorted(ids) for text, ids in told.items()} for name, told in readers.items()
+        name: {text: sorted(ids) for text, ids in answers.items()}
+        for name, answers in readers.items()
     }
 
 

@@ -21,7 +21,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.engines.legacy import UNTOLD, file_of, settings
 from maint_assets_tests.compaction.filters import (
     COLUMNS,
     COMPARED,
@@ -32,6 +31,7 @@ from maint_assets_tests.compaction.filters import (
 )
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.old_writers import NO_CALENDAR, file_of, settings
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -71,10 +71,10 @@ def asked(kinds: dict[str, str]) -> dict[str, str]:
         kind = kinds.get(held.kind, held.kind)
         values = [*held.values, *held.others]
         for column in (name, f"s.{name}"):
-            told = [f"{column} {how} {literal(v, kind)}" for how in COMPARED for v in values]
-            told += [f"{column} in ({literal(values[0], kind)}, {literal(values[-1], kind)})"]
-            told += [f"{column} is null", f"{column} is not null"]
-            found |= {text: text for text in told}
+            texts = [f"{column} {how} {literal(v, kind)}" for how in COMPARED for v in values]
+            texts += [f"{column} in ({literal(values[0], kind)}, {literal(values[-1], kind)})"]
+            texts += [f"{column} is null", f"{column} is not null"]
+            found |= {text: text for text in texts}
     return found
 
 
@@ -152,7 +152,7 @@ READERS = by_spark, by_duckdb, by_polars, by_deltalake
 """deltalake skips files by the log as well; DuckDB and polars by footers only."""
 
 
-def told(spark: SparkSession, path: Path, readers: Any = READERS) -> dict[str, Answers]:
+def answers_of(spark: SparkSession, path: Path, readers: Any = READERS) -> dict[str, Answers]:
     return {reader.__name__: sorted_ids(reader(spark, path)) for reader in readers}
 
 
@@ -175,7 +175,7 @@ def test_filters_find_the_same_rows_after_a_rewrite(
     with settings(spark, session):
         make(spark, path)
     shutil.copytree(path, peer)
-    before, every = told(spark, path, READERS[1:]), without_pushdown(spark, path)
+    before, every = answers_of(spark, path, READERS[1:]), without_pushdown(spark, path)
 
     done = compacting(path, **settings_of_ours).compact().done
     with settings(spark, MICROS):
@@ -184,7 +184,7 @@ def test_filters_find_the_same_rows_after_a_rewrite(
     assert done is not None and (done.files_removed, done.files_added) == (6, 1)
     assert sorted_ids(by_delta(spark, path)).items() <= every.items()
     before["by_spark"] = every
-    assert worse(told(spark, path), before, told(spark, peer)) == {}
+    assert worse(answers_of(spark, path), before, answers_of(spark, peer)) == {}
 
 
 def worse(after: dict[str, Answers], before: dict[str, Answers], peer: dict[str, Answers]) -> Any:
@@ -262,7 +262,7 @@ def test_files_that_spark_rewrites_have_the_defect_of_those_of_delta_spark(
     days = pa.array([1, 2] * 500, pa.date32())
     columns = pa.table({"day": days, "x": [-0.0, -1.0] * 500})
     for name in ("1.parquet", "2.parquet"):
-        table.commit([file_of(path, name, columns, footer=UNTOLD, use_dictionary=False)])
+        table.commit([file_of(path, name, columns, footer=NO_CALENDAR, use_dictionary=False)])
     shutil.copytree(path, peer)
     assert spark.read.format("delta").load(str(path)).where("x = 0").count() == 1000
 

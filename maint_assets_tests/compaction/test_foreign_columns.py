@@ -15,16 +15,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.engines.legacy import UNTOLD, file_of, texts
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.old_writers import NO_CALENDAR, file_of, texts
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 FIELDS = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("x", "y")]
 STRUCT = {"type": "struct", "fields": FIELDS}
 LIST = {"type": "array", "elementType": STRUCT, "containsNull": True}
-ENGINES = {"arrow": {}, "spark": UNTOLD}
+ENGINES = {"arrow": {}, "spark": NO_CALENDAR}
 """Footers of a file with dates, by the engine that then rewrites it."""
 
 

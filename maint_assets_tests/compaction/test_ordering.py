@@ -25,11 +25,11 @@ from maint_assets.compaction.row_check import RowCheck
 from maint_assets.compaction.writing.target import rewriting
 from maint_assets.errors import OrderError, RewriteError
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.engines.legacy import LEGACY, settings, texts
-from maint_assets_tests.compaction.points import points, rows
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.oracles.delta_spark import table as sql_of
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.old_writers import LEGACY, settings, texts
+from maint_assets_tests.support.points import points, rows
 from maint_assets_tests.support.rewriting import head_of, live
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
@@ -184,7 +184,7 @@ def test_rows_are_sorted_inside_files_and_the_same_input_gives_the_same_files(
     assert contents[0] == contents[1]
 
 
-def test_the_commit_says_what_deltas_says(
+def test_the_commit_info_equals_deltas(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -360,7 +360,7 @@ def test_row_ids_are_kept(spark: SparkSession, tmp_path: Path, compacting: Compa
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         (["nothing"], "names nothing, which it does not have; its columns are id, value"),
         (["day"], "names the partition column day"),
@@ -368,12 +368,12 @@ def test_row_ids_are_kept(spark: SparkSession, tmp_path: Path, compacting: Compa
     ],
 )
 def test_columns_that_help_no_reader_are_refused_by_name(
-    asked: list[str], said: str, tmp_path: Path, compacting: Compacting
+    asked: list[str], message: str, tmp_path: Path, compacting: Compacting
 ) -> None:
     TableBuilder(tmp_path).create(partition_columns=["day"]).add("a", partition={"day": "1"})
     chain = compacting(tmp_path, zorder_by=asked)
 
-    with pytest.raises(OrderError, match=said):
+    with pytest.raises(OrderError, match=message):
         plan_compaction(chain.launcher, chain.table)
 
 
@@ -389,9 +389,9 @@ def test_columns_without_statistics_or_bounds_are_refused_as_by_delta(
     with pytest.raises(Exception, match="DELTA_ZORDERING_ON_COLUMN_WITHOUT_STATS"):
         spark.sql(f"OPTIMIZE {sql_of(tmp_path)} ZORDER BY (b)")
 
-    for column, said in (("b", "have no statistics"), ("c", "Delta skips no files")):
+    for column, message in (("b", "have no statistics"), ("c", "Delta skips no files")):
         chain = compacting(tmp_path, zorder_by=[column])
-        with pytest.raises(OrderError, match=said):
+        with pytest.raises(OrderError, match=message):
             plan_compaction(chain.launcher, chain.table)
 
 
@@ -407,7 +407,7 @@ def test_a_clustered_table_is_not_z_ordered(
         plan_compaction(chain.launcher, chain.table)
 
 
-def test_what_readers_skip_is_told_before_and_after(tmp_path: Path, compacting: Compacting) -> None:
+def test_data_skipping_is_reported_before_and_after(tmp_path: Path, compacting: Compacting) -> None:
     points(tmp_path, rows=4000)
     report = compacting(tmp_path, zorder_by=["x", "y"], target_file_size=20_000).compact()
     done = compacted(report)
@@ -506,8 +506,8 @@ def test_a_bin_whose_new_files_hold_other_rows_is_not_committed(
     rewritten = ordered_here(table.path, RowCheck("full"))
 
     assert {row["state"] for row in rewritten} == {"failed"}
-    said = "holds other rows" if fault == "swapped" else "rows, its inputs 60 live"
-    assert said in rewritten[0]["reason"]
+    message = "holds other rows" if fault == "swapped" else "rows, its inputs 60 live"
+    assert message in rewritten[0]["reason"]
     assert set(tmp_path.rglob("*.parquet")) == before
 
 
@@ -658,9 +658,9 @@ def test_variants_are_no_order_here_nor_with_delta(
     with pytest.raises(Exception, match=r"(?i)variant|WITHOUT_STATS"):
         spark.sql(f"OPTIMIZE {sql_of(tmp_path)} ZORDER BY (v)").collect()
 
-    for column, said in (("v", "Delta skips no files"), ("id", "has variant columns")):
+    for column, message in (("v", "Delta skips no files"), ("id", "has variant columns")):
         chain = compacting(tmp_path, zorder_by=[column])
-        with pytest.raises(OrderError, match=said):
+        with pytest.raises(OrderError, match=message):
             plan_compaction(chain.launcher, chain.table)
 
 
@@ -673,8 +673,8 @@ def test_metrics_are_deltas_but_for_the_strategy(
         points(path, files=3, rows=10)
     found = compacting(ours, zorder_by=["x"]).compact().json()["metrics"]["zOrderStats"]
     delta_spark.forget(spark)
-    told = spark.sql(f"OPTIMIZE {sql_of(theirs)} ZORDER BY (x)").collect()[0]["metrics"]
-    expected = told.asDict(recursive=True)["zOrderStats"]
+    of_delta = spark.sql(f"OPTIMIZE {sql_of(theirs)} ZORDER BY (x)").collect()[0]["metrics"]
+    expected = of_delta.asDict(recursive=True)["zOrderStats"]
 
     assert set(found) <= set(expected)
     assert (found.pop("strategyName"), expected.pop("strategyName")) == ("incremental", "all")
@@ -690,8 +690,8 @@ def test_metrics_of_a_clustering_are_deltas(
         clustered(spark, path, files=2)
     found = compacting(ours).compact().json()["metrics"]["clusteringStats"]
     delta_spark.forget(spark)
-    told = spark.sql(f"OPTIMIZE {sql_of(theirs)}").collect()[0]["metrics"]
-    expected = told.asDict(recursive=True)["clusteringStats"]
+    of_delta = spark.sql(f"OPTIMIZE {sql_of(theirs)}").collect()[0]["metrics"]
+    expected = of_delta.asDict(recursive=True)["clusteringStats"]
 
     assert found.keys() == expected.keys()
     sizes = {"inputOtherFiles", "mergedFiles"}

@@ -74,19 +74,19 @@ def test_no_value_is_one_partition_and_empty_text_another(
     assert Counter(row["p"] for row in rows) == {"a": 4, None: 8, "": 8, "a b/é%": 4}
 
 
-def test_moments_are_merged_where_their_zone_is_told(
+def test_timestamps_are_merged_where_their_zone_is_known(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     fields = {"id": "long", "value": "string", "at": "timestamp"}
     table = TableBuilder(tmp_path).create(partition_columns=["at"], fields=fields)
-    told = ("2000-01-01T12:00:00.000000Z", "2000-01-01T12:00:00Z", "2000-01-01 12:00:00+00:00")
-    for number, value in enumerate((*told, "2000-01-01 12:00:00", "2000-01-01 12:00:00")):
+    with_zone = ("2000-01-01T12:00:00.000000Z", "2000-01-01T12:00:00Z", "2000-01-01 12:00:00+00:00")
+    for number, value in enumerate((*with_zone, "2000-01-01 12:00:00", "2000-01-01 12:00:00")):
         table.add(f"{number}.parquet", partition={"at": value})
     rows = delta_spark.rows(spark, tmp_path)
 
     compacting(tmp_path).compact()
 
-    assert set(by_partition(tmp_path)) == {(told[0],), ("2000-01-01 12:00:00",)}
+    assert set(by_partition(tmp_path)) == {(with_zone[0],), ("2000-01-01 12:00:00",)}
     assert delta_spark.rows(spark, tmp_path) == rows
 
 

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.engines.legacy import settings
 from maint_assets_tests.compaction.filters import COLUMNS, DEFECTS, defect, every_row, make, wrong
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.old_writers import settings
 
 pytestmark = [pytest.mark.oracle, pytest.mark.long]
 

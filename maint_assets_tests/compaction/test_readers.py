@@ -110,7 +110,7 @@ def test_delta_rs_reads_the_same_rows_of_tables_that_it_can_read(
     feature: str, spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     FEATURE_TABLES[feature](spark, tmp_path / "t")
-    before = told_by(lambda: delta_rs.rows(tmp_path / "t"))
+    before = result_of(lambda: delta_rs.rows(tmp_path / "t"))
     if isinstance(before, str):
         pytest.skip(f"delta-rs cannot: {before}")
 
@@ -119,7 +119,7 @@ def test_delta_rs_reads_the_same_rows_of_tables_that_it_can_read(
     assert delta_rs.rows(tmp_path / "t") == before
 
 
-def told_by(read: Callable[[], Any]) -> Any:
+def result_of(read: Callable[[], Any]) -> Any:
     """The result of a read, or the text of its error."""
     try:
         return read()

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from maint_assets.errors import UnsupportedFeatureError
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.row_tracking import row_ids, run
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.rewriting import head_of, live, of_kind
+from maint_assets_tests.support.row_tracking import row_ids, run
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -71,10 +71,10 @@ def test_ids_stay_where_only_some_rows_hold_theirs(
 
 
 def materialised(
-    table: TableBuilder, name: str, ids: list[int | None], versions: list[int | None], **told: int
+    table: TableBuilder, name: str, ids: list[int | None], versions: list[int | None], **fields: int
 ) -> None:
     """Commit a file that contains row ids and commit versions for some of its rows."""
-    add = table.added(name, rows=len(ids), **told)["add"]
+    add = table.added(name, rows=len(ids), **fields)["add"]
     rows = pq.read_table(table.path / name)
     for column, values in zip(NAMES.values(), (ids, versions), strict=True):
         rows = rows.append_column(column, pa.array(values, pa.int64()))
@@ -136,7 +136,7 @@ def partly_materialised(path: Path, column: str) -> bool:
 
 
 @pytest.mark.long
-def test_ids_come_and_cease_as_the_table_says_and_are_never_given_twice(
+def test_row_ids_follow_the_tables_properties_and_are_never_assigned_twice(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     table = TableBuilder(tmp_path).create(features=TRACKED)
@@ -176,5 +176,5 @@ def test_tracking_that_is_on_and_cannot_be_is_refused(
     features = TRACKED if SUSPENDED in properties else []
     TableBuilder(tmp_path).create(features=features, configuration=properties | NAMES).add("a", "b")
 
-    with pytest.raises(UnsupportedFeatureError, match="row tracking is on"):
+    with pytest.raises(UnsupportedFeatureError, match="row tracking is enabled"):
         compacting(tmp_path).compact()

@@ -39,7 +39,7 @@ SCENARIOS: dict[str, list[str]] = {
     ],
     "catalog-managed": ["compaction.test_purge::test_commits_that_a_catalog_owns_are_refused"],
     "normalized partition values": [
-        "compaction.test_partitions::test_moments_are_merged_where_their_zone_is_told",
+        "compaction.test_partitions::test_timestamps_are_merged_where_their_zone_is_known",
         "delta.test_partitions::test_spellings_of_one_value_are_one",
     ],
     "missing path": ["compaction.test_purge::test_what_is_no_table_is_refused"],
@@ -72,7 +72,7 @@ SCENARIOS: dict[str, list[str]] = {
     ],
     "Z-order: metrics and history": [
         "compaction.test_ordering::test_metrics_are_deltas_but_for_the_strategy",
-        "compaction.test_ordering::test_the_commit_says_what_deltas_says",
+        "compaction.test_ordering::test_the_commit_info_equals_deltas",
     ],
     "Z-order: row ids": ["compaction.test_ordering::test_row_ids_are_kept"],
     "Z-order respects the target size": [
@@ -136,7 +136,7 @@ SCENARIOS: dict[str, list[str]] = {
     ],
     "columns with statistics": [
         "compaction.reporting.test_metrics::test_columns_with_statistics_are_those_that_new_files_have_them_of",
-        "compaction.reporting.test_metrics::test_what_delta_tells_wrong_is_right",
+        "compaction.reporting.test_metrics::test_metrics_that_delta_gets_wrong_are_right",
     ],
     "metrics of deletion vectors": [
         "compaction.reporting.test_metrics::test_numbers_are_those_of_delta",
@@ -175,7 +175,7 @@ SCENARIOS: dict[str, list[str]] = {
         "compaction.test_row_tracking::test_ids_stay_after_a_backfill_and_where_only_some_rows_hold_theirs"
     ],
     "tracking disabled": [
-        "compaction.test_row_tracking::test_ids_come_and_cease_as_the_table_says_and_are_never_given_twice"
+        "compaction.test_row_tracking::test_row_ids_follow_the_tables_properties_and_are_never_assigned_twice"
     ],
     "snapshot isolation with the domain": [
         "compaction.test_row_tracking::test_ids_stay_after_a_backfill_and_where_only_some_rows_hold_theirs",
@@ -241,7 +241,7 @@ SCENARIOS: dict[str, list[str]] = {
     ],
     "lost response": ["commit.rewrite.test_faults::test_lost_response_is_known_by_its_transaction"],
     "row tracking is enabled meanwhile": [
-        "commit.rewrite.test_committing::test_winner_that_changes_the_table_closes_the_door"
+        "commit.rewrite.test_committing::test_winner_that_changes_the_table_is_a_conflict"
     ],
     "two lost races": ["commit.rewrite.test_committing::test_lost_races_number_rows_and_time_anew"],
     "all-null and void columns": [

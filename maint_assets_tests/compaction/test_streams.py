@@ -15,8 +15,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.row_tracking import row_ids, run
 from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.support.row_tracking import row_ids, run
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -64,8 +64,8 @@ class Streams:
             taken += 1
 
         delta_spark.forget(self.spark)
-        told = {key: str(value) for key, value in options.items()}
-        source = self.spark.readStream.format("delta").options(**told).load(str(self.table))
+        texts = {key: str(value) for key, value in options.items()}
+        source = self.spark.readStream.format("delta").options(**texts).load(str(self.table))
         state = str(self.table.with_name(f"{self.table.name}-{name}"))
         sink = source.writeStream.foreachBatch(take).option("checkpointLocation", state)
         try:
@@ -137,8 +137,8 @@ def ours(compacting: Compacting) -> Optimize:
 def in_feed(spark: SparkSession, path: Path, **options: object) -> list[tuple[Any, ...]]:
     """The changes that a batch query reads from the change data feed."""
     delta_spark.forget(spark)
-    told = {key: str(value) for key, value in (FEED | options).items()}
-    rows = spark.read.format("delta").options(**told).load(str(path))
+    texts = {key: str(value) for key, value in (FEED | options).items()}
+    rows = spark.read.format("delta").options(**texts).load(str(path))
     return sorted(map(tuple, rows.drop("_commit_timestamp").collect()), key=repr)
 
 

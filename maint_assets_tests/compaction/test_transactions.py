@@ -24,9 +24,9 @@ PROPERTIES = "'delta.checkpointInterval' = '6', 'delta.checkpointPolicy' = '{}'"
 def written(spark: SparkSession, path: Path, batch: int) -> None:
     """Write a numbered batch of a delta-spark job: once, however often it runs."""
     rows = spark.sql(f"SELECT {batch}L AS id, 'job' AS who").coalesce(1).write.format("delta")
-    told = rows.mode("append").option("txnAppId", "job").option("txnVersion", str(batch))
+    writer = rows.mode("append").option("txnAppId", "job").option("txnVersion", str(batch))
     delta_spark.forget(spark)
-    told.save(str(path))
+    writer.save(str(path))
 
 
 def streamed(spark: SparkSession, source: Path, path: Path) -> Path:

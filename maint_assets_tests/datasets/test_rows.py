@@ -31,7 +31,7 @@ def named(package: list[Named]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"path": [unit.name], "size": [1]})
 
 
-def test_no_two_packages_meet_in_the_functions_that_follow(spark: SparkSession) -> None:
+def test_no_two_task_groups_meet_in_the_functions_that_follow(spark: SparkSession) -> None:
     packages = [[Named(str(number))] for number in range(7)]
 
     rows = units(spark, packages, named, kind=Named).then(seen).as_frame(SCHEMA).collect()

@@ -51,7 +51,7 @@ def test_action_of_an_unknown_kind_is_empty() -> None:
     assert parsed({"invented": {"path": 1}, "add": None}) == Action()
 
 
-def test_action_of_adaptive_metadata_is_told() -> None:
+def test_action_of_adaptive_metadata_is_recognised() -> None:
     assert parsed({"checkpoint": {"a": 1}}).checkpoint is not None
 
 

@@ -117,7 +117,7 @@ def test_escapes_differ_in_case_only() -> None:
     assert meant(Action(add=add), inputs={"x/y": Add("x%2Fy", 1)}).renewed == {"x/y": add}
 
 
-def test_new_file_that_somebody_committed_is_told() -> None:
+def test_new_file_that_somebody_committed_is_recognised() -> None:
     assert meant(Action(add=Add("new", 1))).known == {"new"}
 
 

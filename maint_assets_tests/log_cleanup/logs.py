@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from maint_assets.datasets.ledger import Places
+from maint_assets.datasets.ledger import DeletionLocations
 from maint_assets.delta.features import feature_names
 from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
 from maint_assets.log_cleanup.plan import DAY_MS, LogCleanupPlan, Terms, terms
@@ -96,9 +96,9 @@ def plan_of(path: Path, files: int, *, anchor: int) -> LogCleanupPlan:
     )  # fmt: skip
 
 
-def places_of(plan: LogCleanupPlan, ledger: Path) -> Places:
+def locations_of(plan: LogCleanupPlan, ledger: Path) -> DeletionLocations:
     """The locations of an execution without Dagster."""
-    return Places(Location.of(plan.table), Location.of(str(ledger)))
+    return DeletionLocations(Location.of(plan.table), Location.of(str(ledger)))
 
 
 def commits(*versions: int) -> set[str]:

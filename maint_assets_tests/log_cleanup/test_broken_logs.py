@@ -28,7 +28,7 @@ from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
     daily_log,
-    places_of,
+    locations_of,
     plan_of,
     planned,
     planned_rows,
@@ -239,7 +239,7 @@ def test_nothing_behind_a_link_is_planned_or_deleted(tmp_path: Path, directory: 
     (tmp_path / "away" / name).rename(foreign / name)
 
     plan = plan_of(path, rows.num_rows, anchor=found.anchor_version or 0)
-    delete_planned(rows.to_batches(), plan, places_of(plan, ledger))
+    delete_planned(rows.to_batches(), plan, locations_of(plan, ledger))
 
     assert (foreign / name).read_text() == "mine"
     assert planned(path)[1].stop_reason == "nothing_to_delete"
@@ -278,7 +278,7 @@ def test_a_link_to_the_tables_own_files_is_not_followed(tmp_path: Path):
     assert not [name for name in planned(tmp_path)[0] if "_sidecars" in name]
 
 
-def test_a_checksum_that_tells_another_time_than_its_commit_is_not_believed(tmp_path: Path):
+def test_a_checksum_with_another_time_than_its_commit_is_not_trusted(tmp_path: Path):
     settings = {"delta.enableInCommitTimestamps": "true"}
     log = LogBuilder(
         tmp_path, now_ms=NOW_MS, features=["inCommitTimestamp"], configuration=settings
@@ -287,8 +287,11 @@ def test_a_checksum_that_tells_another_time_than_its_commit_is_not_believed(tmp_
     log.checkpoint(10).checkpoint(14).hint()
     for version in (14, 15):
         crc = log.log / f"{version:020d}.crc"
-        told = json.loads(crc.read_text())
-        rewrite(crc, json.dumps(told | {"inCommitTimestampOpt": told["inCommitTimestampOpt"] // 9}))
+        content = json.loads(crc.read_text())
+        rewrite(
+            crc,
+            json.dumps(content | {"inCommitTimestampOpt": content["inCommitTimestampOpt"] // 9}),
+        )
 
     found = planned(tmp_path)[1]
 
@@ -316,7 +319,7 @@ def test_a_plan_of_a_clock_that_ran_ahead_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         ("delta.deletedFileRetentionDuration", "interval 60 days", "retention was raised"),
         ("delta.logRetentionDuration", "interval 60 days", "retention was raised"),
@@ -328,14 +331,14 @@ def test_a_plan_of_a_clock_that_ran_ahead_is_refused(tmp_path: Path):
     ],
 )
 def test_a_plan_is_refused_when_the_table_keeps_more_now(
-    tmp_path: Path, key: str, value: str, told: str
+    tmp_path: Path, key: str, value: str, message: str
 ):
     builder = daily_log(tmp_path, checkpoints=(5, 10), features=("checkpointProtection",))
     _ready(tmp_path, now_ms=NOW_MS, retention_ms=30 * DAY_MS)
 
     builder.commit([{"metaData": builder.metadata | {"configuration": {key: value}}}])
 
-    with pytest.raises(StalePlanError, match=told):
+    with pytest.raises(StalePlanError, match=message):
         _ready(tmp_path, now_ms=NOW_MS, retention_ms=30 * DAY_MS)
 
 
@@ -413,7 +416,7 @@ def test_mode_spark_executes_a_plan_that_begins_in_the_middle(tmp_path: Path):
     spark = type(plan)(
         **{n: getattr(plan, n) for n in plan.__dataclass_fields__} | {"mode": "spark"}
     )
-    done = delete_planned(rows.to_batches(), spark, places_of(spark, ledger))
+    done = delete_planned(rows.to_batches(), spark, locations_of(spark, ledger))
 
     assert done.outcomes == {"commit": {"deleted": 5}, "checkpoint": {"deleted": 1}}
     assert len(DeltaTable(path, version=12).file_uris()) == 12

@@ -118,9 +118,9 @@ def _with_times_in_commits(path: Path, *, enabled: int | None = None) -> TableBu
     for version in range(21):
         file = probe.log / f"{version:020d}.json"
         info, *rest = file.read_text().splitlines()
-        told = json.loads(info)
-        told["commitInfo"]["inCommitTimestamp"] = told["commitInfo"]["timestamp"]
-        file.write_text("\n".join([json.dumps(told), *rest]) + "\n")
+        content = json.loads(info)
+        content["commitInfo"]["inCommitTimestamp"] = content["commitInfo"]["timestamp"]
+        file.write_text("\n".join([json.dumps(content), *rest]) + "\n")
     return builder
 
 
@@ -322,7 +322,7 @@ def test_the_order_of_deletion_leaves_a_log_at_each_step(tmp_path: Path):
     ]
 
 
-def test_a_vacuum_lite_that_lags_behind_is_told(tmp_path: Path):
+def test_a_vacuum_lite_that_lags_behind_is_reported(tmp_path: Path):
     builder = daily_log(tmp_path, checkpoints=(5, 10))
     text = json.dumps({"latestCommitVersionOutsideOfRetentionWindow": 4})
     builder.write_log("_last_vacuum_info", text)

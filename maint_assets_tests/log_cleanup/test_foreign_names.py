@@ -103,10 +103,10 @@ def test_a_checkpoint_by_a_name_that_is_not_utf8_is_named_by_each_command(
     before = sorted(map(os.fsencode, table.path.rglob("*")))
 
     for command in ("inspect", "vacuum", "clean-log", "checkpoint"):
-        code, out, said = run(command, table.path)
+        code, out, message = run(command, table.path)
         assert (code, out) == (1, ""), command
-        assert f"{18:020d}.checkpoint" in said and "a name that is not UTF-8" in said
-        assert "; rename or remove it" in said
+        assert f"{18:020d}.checkpoint" in message and "a name that is not UTF-8" in message
+        assert "; rename or remove it" in message
     rows, found = expired_logs(Location.of(str(table.path)), asked)
 
     assert sorted(map(os.fsencode, table.path.rglob("*"))) == before

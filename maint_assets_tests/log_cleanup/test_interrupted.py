@@ -41,8 +41,8 @@ def _gone(cleanup: Command) -> set[str]:
 
 def _finishes(cleanup: Command, before: list[object]) -> None:
     """Assert that the next run deletes the rest, and that each planned file then has its row."""
-    said, _ = cleanup.started().communicate(timeout=180)
-    assert _gone(cleanup) == _planned(cleanup) == cleanup.deleted(), said
+    output, _ = cleanup.started().communicate(timeout=180)
+    assert _gone(cleanup) == _planned(cleanup) == cleanup.deleted(), output
     assert len(_planned(cleanup)) > LEFT_OVER + ANCHOR
     assert delta_rs.rows(cleanup.table) == before
     assert not cleanup.open_batches()
@@ -63,15 +63,15 @@ def test_a_signal_stops_the_cleanup_and_the_next_run_finishes(
 ) -> None:
     before = delta_rs.rows(cleanup.table)
     process = cleanup.in_the_middle()
-    said = signalled(process, number, to_all=to_all)
+    output = signalled(process, number, to_all=to_all)
     gone = _gone(cleanup)
     time.sleep(1)
 
-    assert _gone(cleanup) == gone == cleanup.deleted(), said
+    assert _gone(cleanup) == gone == cleanup.deleted(), output
     assert gone != _planned(cleanup), "the signal came too late to prove anything"
     assert process.returncode == 1
     planned = len(_planned(cleanup))
-    assert f"stopped: {len(gone):,} of {planned:,} paths were deleted" in " ".join(said.split())
+    assert f"stopped: {len(gone):,} of {planned:,} paths were deleted" in " ".join(output.split())
     assert delta_rs.rows(cleanup.table) == before
     _finishes(cleanup, before)
 

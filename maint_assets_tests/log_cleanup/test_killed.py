@@ -9,7 +9,13 @@ from deltalake import DeltaTable
 
 from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets.log_cleanup.expired_logs import ORDER
-from maint_assets_tests.log_cleanup.logs import daily_log, places_of, plan_of, planned, planned_rows
+from maint_assets_tests.log_cleanup.logs import (
+    daily_log,
+    locations_of,
+    plan_of,
+    planned,
+    planned_rows,
+)
 from maint_assets_tests.oracles import delta_rs
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.killing import Step, exit_of_killed
@@ -59,7 +65,7 @@ def test_every_kept_version_is_readable_when_all_is_killed_after_a_class(tmp_pat
     kinds = rows["kind"].to_pylist()
     assert (found.anchor_version, set(kinds)) == (ANCHOR, set(ORDER))
     plan = plan_of(path, rows.num_rows, anchor=ANCHOR)
-    deletion = (rows.to_batches(), plan, places_of(plan, ledger))
+    deletion = (rows.to_batches(), plan, locations_of(plan, ledger))
     killed_at = kinds.index(kind) + kinds.count(kind) - 1
     step = Step("maint_assets.storage.write:delete_log_file", "before", nth=killed_at + 1)
 

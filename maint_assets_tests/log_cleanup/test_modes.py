@@ -23,8 +23,6 @@ from maint_assets.log_cleanup.expired_logs import Findings, expired_logs
 from maint_assets.log_cleanup.plan import DAY_MS, terms
 from maint_assets.snapshot.head import table_head
 from maint_assets.storage.location import Location
-from maint_assets_tests.commit.checkpoint.writing import written
-from maint_assets_tests.compaction.row_tracking import row_ids
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import NOW_MS, planned
 from maint_assets_tests.log_cleanup.wrong_checkpoints import of_adds, partitioned, top
@@ -41,9 +39,11 @@ from maint_assets_tests.oracles.log_cleanup import (
     now_ms,
     spark_cleanup,
 )
+from maint_assets_tests.support.checkpoint_writing import written
 from maint_assets_tests.support.edits import edit_rows
 from maint_assets_tests.support.log_builder import LogBuilder
 from maint_assets_tests.support.random_log import random_log
+from maint_assets_tests.support.row_tracking import row_ids
 
 LOGS = int(os.environ.get("LOGS", "30"))
 KEPT = int(os.environ.get("LOGS", "10"))
@@ -111,7 +111,7 @@ def test_ours_keeps_ten_versions_that_delta_rs_loses(
     assert [len(delta_rs.rows(ours.path, v)) for v in range(5, 21)] == [*range(5, 21)]
 
 
-def test_ours_keeps_what_mends_a_checkpoint_of_another_version(
+def test_ours_keeps_what_repairs_a_checkpoint_of_another_version(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     def steps(log: LogBuilder) -> LogBuilder:
@@ -343,16 +343,16 @@ def _cutoff_version(log: LogBuilder) -> int | None:
     cutoff_ms = (log.now_ms - head.properties.log_retention_ms) // DAY_MS * DAY_MS
     files = {f.name[:20]: f for f in log.log.glob("[0-9]*.json") if len(f.name) == len(COMMIT)}
     times = monotonic([(int(v), f.stat().st_mtime_ns // 1_000_000) for v, f in files.items()])
-    told = head.properties
-    if told.in_commit_timestamps and cutoff_ms >= (
-        told.in_commit_timestamp_enablement_timestamp_ms or 0
+    properties = head.properties
+    if properties.in_commit_timestamps and cutoff_ms >= (
+        properties.in_commit_timestamp_enablement_timestamp_ms or 0
     ):
-        first = told.in_commit_timestamp_enablement_version or 0
+        first = properties.in_commit_timestamp_enablement_version or 0
         infos = {int(v): json.loads(f.read_text().split("\n")[0]) for v, f in files.items()}
         times = {
             v: info["commitInfo"]["inCommitTimestamp"] for v, info in infos.items() if v >= first
         }
-    elif told.in_commit_timestamps:
-        first = told.in_commit_timestamp_enablement_version or 0
+    elif properties.in_commit_timestamps:
+        first = properties.in_commit_timestamp_enablement_version or 0
         times = {v: time_ms for v, time_ms in times.items() if v < first}
     return max((v for v, time_ms in times.items() if time_ms <= cutoff_ms), default=None)

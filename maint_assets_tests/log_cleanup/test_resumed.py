@@ -10,7 +10,7 @@ import pytest
 from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets_tests.log_cleanup.logs import (
     daily_log,
-    places_of,
+    locations_of,
     plan_of,
     planned,
     planned_rows,
@@ -83,7 +83,7 @@ def test_the_anchor_stays_the_anchor_wherever_a_cleanup_ends(tmp_path: Path, wha
         names, found = planned(copy)
         ledger.mkdir()
         plan = plan_of(copy, len(paths), anchor=ANCHOR)
-        done = delete_planned(rows.to_batches(), plan, places_of(plan, ledger))
+        done = delete_planned(rows.to_batches(), plan, locations_of(plan, ledger))
 
         assert (found.anchor_version, len(names)) == (ANCHOR, len(paths) - number), number
         assert done.earliest_version == ANCHOR

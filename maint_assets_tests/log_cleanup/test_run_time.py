@@ -51,9 +51,9 @@ def _enabled_at(path: Path, version: int, *, young: bool = False) -> LogBuilder:
 def _version_at(spark: SparkSession, path: Path, at_ms: int) -> int:
     """The version that delta-spark reads for a time: a version has as many rows as its number."""
     at = datetime.fromtimestamp(at_ms / 1000, timezone.utc)
-    told = at.strftime("%Y-%m-%d %H:%M:%S.%f UTC")
+    moment = at.strftime("%Y-%m-%d %H:%M:%S.%f UTC")
     delta_spark.forget(spark)
-    query = f"SELECT count(*) FROM {quoted(path)} TIMESTAMP AS OF '{told}'"
+    query = f"SELECT count(*) FROM {quoted(path)} TIMESTAMP AS OF '{moment}'"
     return spark.sql(query).collect()[0][0]
 
 
@@ -76,7 +76,7 @@ def test_times_since_the_cutoff_have_their_version_where_commits_tell_theirs_fro
     assert not (log.log / commit_name(9)).exists()
 
 
-def test_a_plan_made_before_commits_told_their_time_is_executed_as_it_is(
+def test_a_plan_made_before_in_commit_timestamps_is_executed_as_it_is(
     tmp_path: Path, cleaning_of: CleaningOf
 ):
     log = LogBuilder(tmp_path, now_ms=NOW_MS, features=["inCommitTimestamp"])
@@ -105,8 +105,8 @@ def _dropped_feature(spark: SparkSession, path: Path) -> int:
     for statement in statements:
         spark.sql(statement.format(t=quoted(path))).collect()
     found = spark.sql(f"SHOW TBLPROPERTIES {quoted(path)}").collect()
-    told = {row.key: row.value for row in found}
-    return int(told["delta.requireCheckpointProtectionBeforeVersion"])
+    properties = {row.key: row.value for row in found}
+    return int(properties["delta.requireCheckpointProtectionBeforeVersion"])
 
 
 def _aged(path: Path, *, newest: int, now_ms: int) -> None:
@@ -166,8 +166,8 @@ def test_staged_commits_up_to_the_anchor_go_and_those_that_changed_stay(
 
     done = chain.clean(report)
 
-    told = chain.ledger(done)
-    found = {version: told.get(f"_delta_log/{name}") for version, name in names.items()}
+    outcomes = chain.ledger(done)
+    found = {version: outcomes.get(f"_delta_log/{name}") for version, name in names.items()}
     assert found == {
         3: ("deleted", None), 7: ("skipped", "changed since it was planned"),
         10: ("deleted", None), 11: None, 21: None,

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets.datasets.ledger import Places, tally
+from maint_assets.datasets.ledger import DeletionLocations, tally
 from maint_assets.log_cleanup.commit_times import InCommitTimes
 from maint_assets.log_cleanup.deletion import Cleaned, delete_planned
 from maint_assets.log_cleanup.expired_logs import expired_logs
@@ -59,7 +59,7 @@ def executed(location: Location, ledger: Path) -> Cleaned:
         stop_reason=None, earliest_version_before=0, earliest_version_after=found.anchor_version,
         commit_mark=commit_mark(location, head.version),
     )  # fmt: skip
-    places = Places(location, Location.of(str(ledger)))
+    places = DeletionLocations(location, Location.of(str(ledger)))
     return delete_planned(rows.combine_chunks().to_batches(), plan, places)
 
 

@@ -12,7 +12,7 @@ SCENARIOS: dict[str, list[str]] = {
     ],
     "log files already deleted shouldn't fail the job": [
         "log_cleanup.test_expired_logs::test_holes_below_the_anchor_do_not_matter",
-        "log_cleanup.test_deleted_logs::test_files_that_changed_or_went_meanwhile_are_told",
+        "log_cleanup.test_deletion::test_files_that_changed_or_vanished_meanwhile_are_reported",
     ],
     "RemoveFiles persist as tombstones, go when retention passed, retention lesser than default": [
         "commit.checkpoint.test_readers::test_what_has_expired_is_what_delta_leaves_out",
@@ -63,7 +63,7 @@ SCENARIOS: dict[str, list[str]] = {
         "log_cleanup.test_suites::test_an_incomplete_checkpoint_is_no_anchor_and_goes_with_the_next_one"
     ],
     "kernel: negative retention": [
-        "log_cleanup.test_deleted_logs::test_a_retention_that_is_too_short_is_refused"
+        "log_cleanup.test_deletion::test_a_retention_that_is_too_short_is_refused"
     ],
     # Metadata cleanup
     "the measured matrix": [
@@ -75,7 +75,7 @@ SCENARIOS: dict[str, list[str]] = {
         "log_cleanup.test_modes::test_ours_keeps_ten_versions_that_delta_rs_loses"
     ],
     "readable checkpoints with wrong content": [
-        "log_cleanup.test_modes::test_ours_keeps_what_mends_a_checkpoint_of_another_version",
+        "log_cleanup.test_modes::test_ours_keeps_what_repairs_a_checkpoint_of_another_version",
         "log_cleanup.checkpoints.test_content::test_a_checkpoint_that_commits_contradict_is_no_anchor",
         "log_cleanup.checkpoints.test_content::test_checkpoints_by_delta_rs_are_what_the_commits_make",
         "commit.checkpoint.test_random_tables::"
@@ -113,7 +113,7 @@ SCENARIOS: dict[str, list[str]] = {
         "log_cleanup.checkpoints.test_sidecars::test_an_old_sidecar_that_nobody_names_goes_a_young_one_stays"
     ],
     "11 plan, ledger, hint": [
-        "log_cleanup.test_deleted_logs::test_exactly_the_plan_goes_and_all_that_is_kept_reads_as_before",
+        "log_cleanup.test_deletion::test_exactly_the_plan_goes_and_all_that_is_kept_reads_as_before",
         "log_cleanup.test_suites::test_the_hint_does_not_matter",
     ],
     "12 zero-byte, truncated anchor; anchor with a missing sidecar": [
@@ -124,14 +124,12 @@ SCENARIOS: dict[str, list[str]] = {
         "log_cleanup.test_expired_logs::test_the_order_of_deletion_leaves_a_log_at_each_step"
     ],
     "14 VACUUM LITE": [
-        "log_cleanup.test_expired_logs::test_a_vacuum_lite_that_lags_behind_is_told"
+        "log_cleanup.test_expired_logs::test_a_vacuum_lite_that_lags_behind_is_reported"
     ],
     "15 low-commit tables": [
-        "log_cleanup.test_deleted_logs::test_an_anchor_is_written_first_where_it_is_asked_for"
+        "log_cleanup.test_deletion::test_an_anchor_is_written_first_where_it_is_asked_for"
     ],
-    "16 catalog-managed": [
-        "log_cleanup.test_deleted_logs::test_a_table_of_a_catalog_is_left_to_it"
-    ],
+    "16 catalog-managed": ["log_cleanup.test_deletion::test_a_table_of_a_catalog_is_left_to_it"],
     "crash after each deletion class, rerun": [
         "log_cleanup.test_killed::test_every_kept_version_is_readable_when_all_is_killed_after_a_class"
     ],
@@ -148,7 +146,7 @@ SCENARIOS: dict[str, list[str]] = {
         "commit.checkpoint.test_writer::test_log_with_many_sidecars_has_every_action_once"
     ],
     "checkpoint with DVs, without cdc": [
-        "commit.checkpoint.test_writer::test_checkpoint_tells_delta_all_that_the_commits_say"
+        "commit.checkpoint.test_writer::test_delta_reads_from_a_checkpoint_all_that_the_commits_hold"
     ],
     "createCheckpointAtVersion": [
         "commit.checkpoint.test_readers::test_old_version_is_read_from_its_checkpoint_alone"

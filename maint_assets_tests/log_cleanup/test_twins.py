@@ -9,11 +9,17 @@ from pyspark.sql import SparkSession
 
 from maint_assets.errors import CommitError, StalePlanError
 from maint_assets.log_cleanup.deletion import delete_planned
-from maint_assets_tests.commit.checkpoint.writing import written
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
-from maint_assets_tests.log_cleanup.logs import daily_log, places_of, plan_of, planned, planned_rows
+from maint_assets_tests.log_cleanup.logs import (
+    daily_log,
+    locations_of,
+    plan_of,
+    planned,
+    planned_rows,
+)
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.checkpoint_writing import written
 from maint_assets_tests.support.edits import edit_rows
 
 OLDER, ANCHOR = 5, 10
@@ -105,7 +111,7 @@ def test_a_checkpoint_that_broke_since_the_plan_stops_the_deletion(
     plan = plan_of(table.path, rows.num_rows, anchor=ANCHOR)
 
     with pytest.raises(StalePlanError, match="cannot begin with checkpoint 10"):
-        delete_planned(rows.to_batches(), plan, places_of(plan, ledger))
+        delete_planned(rows.to_batches(), plan, locations_of(plan, ledger))
 
     assert found.anchor_version == ANCHOR
     assert set(table.log.iterdir()) == before

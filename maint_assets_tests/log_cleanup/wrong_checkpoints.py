@@ -193,8 +193,8 @@ def _spelled_otherwise(row: dict[str, Any]) -> None:
 def _stats(**changed: Any) -> Edit:
     def edit(row: dict[str, Any]) -> None:
         if row["add"]:
-            told = json.loads(row["add"]["stats"]) | changed
-            row["add"]["stats"] = json.dumps({n: v for n, v in told.items() if v is not None})
+            stats = json.loads(row["add"]["stats"]) | changed
+            row["add"]["stats"] = json.dumps({n: v for n, v in stats.items() if v is not None})
 
     return edit
 

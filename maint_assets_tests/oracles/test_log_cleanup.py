@@ -1,4 +1,7 @@
-"""The files that delta-spark and delta-rs delete from the same log: the matrix of the design."""
+"""The files that delta-spark and delta-rs delete from the same log.
+
+The table in docs/log_cleanup.md, "Mode spark".
+"""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -11,7 +11,7 @@ from maint_assets_tests.support.builder import TableBuilder
 pytestmark = pytest.mark.oracle
 
 
-def test_both_judges_plan_what_has_expired(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_oracles_plan_what_has_expired(spark: SparkSession, tmp_path: Path) -> None:
     table = TableBuilder(tmp_path).at(days_ago=10).create().add("kept", "early", "late")
     table.at(days_ago=9).remove("early").at(days_ago=2).remove("late")
     table.stray("old%20stray#?", age_days=8).stray("young stray", age_days=1)

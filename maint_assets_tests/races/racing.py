@@ -124,8 +124,8 @@ class Other:
             self._process.communicate()
 
     def _why(self) -> str:
-        told = self.folder / "report.json"
-        failure = json.loads(told.read_text())["failure"] if told.exists() else "no report"
+        report = self.folder / "report.json"
+        failure = json.loads(report.read_text())["failure"] if report.exists() else "no report"
         return f"{failure}\n{(self.folder / 'stderr').read_text()[-2_000:]}"
 
 

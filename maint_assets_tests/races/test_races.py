@@ -65,7 +65,7 @@ def race(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         started = time.monotonic()
         closed: dict[str, list[str]] = {}
         for asked, share in zip(CLOSING, (0.2, 0.8, 1), strict=True):
-            closed[asked] = closed_door(ours, asked)
+            closed[asked] = errors_of_change(ours, asked)
             ours.play(int(RACES * share))
         seconds = time.monotonic() - started
         report = other.end()
@@ -75,11 +75,11 @@ def race(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     while ours.rewrite("compaction", window=Window.ANY):
         pass
     found = Race(table, ours.tally, closed, report, History.of(table))
-    logger.info("%.0f s: %s", seconds, told(found))
+    logger.info("%.0f s: %s", seconds, described(found))
     yield found
 
 
-def closed_door(ours: Racing, asked: str) -> list[str]:
+def errors_of_change(ours: Racing, asked: str) -> list[str]:
     """The errors that ended the round of this operation and the rounds after it."""
     before = len(ours.tally.closed)
     ours.other.ask("hold")
@@ -91,7 +91,7 @@ def closed_door(ours: Racing, asked: str) -> list[str]:
     return ours.tally.closed[before:]
 
 
-def told(race: Race) -> str:
+def described(race: Race) -> str:
     ours, theirs, tally = race.history.ours, race.history.theirs, race.tally
     return (
         f"{tally.rounds.total()} rounds ({tally.contested} contested) {dict(tally.rounds)}, "
@@ -139,7 +139,7 @@ def test_lost_bins_are_planned_again(race: Race) -> None:
 
 
 @pytest.mark.parametrize("asked", CLOSING)
-def test_a_change_of_the_table_closes_the_door_once(asked: str, race: Race) -> None:
+def test_a_change_of_the_table_ends_one_round(asked: str, race: Race) -> None:
     (error,) = race.closed[asked]
     assert CLOSING[asked] in error and "plan the rewrite again" in error
 

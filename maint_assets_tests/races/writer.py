@@ -147,15 +147,15 @@ class Writer:
 
     def vectors(self) -> None:
         """Disable deletion vectors, which ends our rounds, and enable them again."""
-        for said in ("false", "true"):
-            new = f"'delta.enableDeletionVectors' = '{said}'"
+        for value in ("false", "true"):
+            new = f"'delta.enableDeletionVectors' = '{value}'"
             self._sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({new})")
         self._past.clear()
 
     def closing(self) -> None:
         self._indexed += 1
-        said = f"'delta.dataSkippingNumIndexedCols' = '{self._indexed}'"
-        self._sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({said})")
+        setting = f"'delta.dataSkippingNumIndexedCols' = '{self._indexed}'"
+        self._sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({setting})")
         self._past.clear()
 
     def add_column(self) -> None:

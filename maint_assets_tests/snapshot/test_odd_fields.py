@@ -120,9 +120,11 @@ def test_adds_without_partition_values_are_named_by_what_needs_them(
     for command in ("inspect", "vacuum", "clean-log"):
         run.json(command, table.path)
     for command in ("optimize", "checkpoint"):
-        code, _, said = run(command, table.path)
+        code, _, message = run(command, table.path)
         assert code == 1
-        assert f"{table.path}: {1:020d}.json cannot be read (add.partitionValues is null)" in said
+        assert (
+            f"{table.path}: {1:020d}.json cannot be read (add.partitionValues is null)" in message
+        )
     assert tree(table.path) == before
 
 
@@ -138,8 +140,10 @@ def test_partition_columns_that_the_schema_lacks_are_named(
     before = tree(table.path)
 
     for command, *options in COMMANDS:
-        code, _, said = run(command, table.path, *options)
+        code, _, message = run(command, table.path, *options)
         assert code == 1, command
-        assert f"{table.path}: {0:020d}.json has metaData with partitionColumns {columns}" in said
-        assert "; commit metaData with" in said
+        assert (
+            f"{table.path}: {0:020d}.json has metaData with partitionColumns {columns}" in message
+        )
+        assert "; commit metaData with" in message
     assert tree(table.path) == before

@@ -1,4 +1,4 @@
-"""Stores that answer a conditional put misleadingly (object_stores.md 3.1)."""
+"""Stores that answer a conditional put misleadingly (409, 503, lost responses)."""
 
 from collections.abc import Collection
 from typing import Any

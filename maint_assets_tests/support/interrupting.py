@@ -121,8 +121,8 @@ def signalled(process: subprocess.Popen[str], number: int, *, to_all: bool, time
     for _ in range(times):
         (os.killpg if to_all else os.kill)(process.pid, number)
         time.sleep(0.05)
-    said, _ = process.communicate(timeout=END_SECONDS)
-    return said
+    output, _ = process.communicate(timeout=END_SECONDS)
+    return output
 
 
 def when_still(seen: Callable[[], Seen]) -> Seen:

@@ -37,10 +37,10 @@ class Shell:
         return found
 
 
-def refused(found: tuple[int, str, str], *, code: int, said: str) -> None:
+def refused(found: tuple[int, str, str], *, code: int, message: str) -> None:
     """Assert that a command ended with this code and one sentence on stderr."""
     assert found[0] == code, found[2]
-    assert said in found[2]
+    assert message in found[2]
     assert "Traceback" not in found[2]
     assert found[1] == ""
     assert len(found[2].strip().splitlines()) == 1

@@ -49,8 +49,8 @@ class Story:
     ) -> Self:
         """Create the table; ``properties`` are Delta's, without the prefix ``delta.``."""
         clause = f"PARTITIONED BY ({partition})" if partition else ""
-        said = ", ".join(f"'delta.{key}' = '{value}'" for key, value in properties.items())
-        kept = f"TBLPROPERTIES ({said})" if said else ""
+        listed = ", ".join(f"'delta.{key}' = '{value}'" for key, value in properties.items())
+        kept = f"TBLPROPERTIES ({listed})" if listed else ""
         return self.sql(f"CREATE TABLE {{t}} ({columns}) USING delta {clause} {kept}")
 
     def append(self, *ids: int, p: str = "a") -> Self:

@@ -68,8 +68,8 @@ def test_test_that_starts_a_jvm_unmarked_fails(
     found = pytester.runpytest_subprocess(*arguments)
 
     found.assert_outcomes(failed=2, errors=1)
-    said = "*this test started a JVM and is not marked so: let it take the fixture `spark`*"
-    found.stdout.fnmatch_lines([said] * 3)
+    message = "*this test started a JVM and is not marked so: let it take the fixture `spark`*"
+    found.stdout.fnmatch_lines([message] * 3)
 
 
 def test_marked_tests_have_their_java(pytester: pytest.Pytester, arguments: list[str]) -> None:

@@ -78,7 +78,7 @@ def test_a_log_cleanup_is_planned_approved_and_executed(page: Page, shown: Shown
     opened(page, shown, "expired_logs")
     plan = planned_digest(page)
     page.get_by_text("The log then begins with checkpoint 20").first.wait_for()
-    page.get_by_text("versions 0 to 19 can be read no more").first.wait_for()
+    page.get_by_text("versions 0 to 19 can no longer be read").first.wait_for()
     shoot(page, "expired_logs", height=1_700)
     shoot(page, "expired_logs_wide", width=2_100, height=1_700)
     opened(page, shown, "expired_logs", view="checks")
@@ -104,7 +104,7 @@ def test_numbers_of_plans_plot_over_time(page: Page, shown: Shown) -> None:
     shoot(page, "expired_logs_plots", height=1_700)
 
 
-def test_it_is_said_why_nothing_may_go(page: Page, shown: Shown) -> None:
+def test_the_reason_why_nothing_may_be_deleted_is_shown(page: Page, shown: Shown) -> None:
     opened(page, shown, "expired_logs", table="young")
 
     page.get_by_text("no commit is older than the cutoff").first.wait_for()

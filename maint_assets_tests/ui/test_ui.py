@@ -13,8 +13,8 @@ from maint_assets.cli.compaction import execute_compaction, plan_compaction
 from maint_assets.cli.launcher import Launcher
 from maint_assets.cli.vacuum import execute_vacuum, plan_vacuum
 from maint_assets.config import load
-from maint_assets_tests.compaction.points import points
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.points import points
 from maint_assets_tests.ui.browser import (
     INSTANCE,
     Shown,

@@ -20,7 +20,7 @@ from maint_assets.snapshot.replay import snapshot
 from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.cross_checks import are_missing
-from maint_assets.vacuum.diff import DIFF_SCHEMA, KINDS, MISSING, Looks, Sources, diff
+from maint_assets.vacuum.diff import DIFF_SCHEMA, KINDS, MISSING, Sources, StorageChecks, diff
 from maint_assets.vacuum.listing import LISTING_SCHEMA, small_listing
 from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA, Retained, valid_files
 from maint_assets.vacuum.walk import Walk
@@ -82,7 +82,7 @@ def _rows(
         spark,
         sources,
         cutoff_ms=cutoff_ms,
-        looks=Looks(are_missing=partial(are_missing, location=walk.location)),
+        checks=StorageChecks(are_missing=partial(are_missing, location=walk.location)),
         parallelism=1,
         scratch=str(made / "scratch"),
     )

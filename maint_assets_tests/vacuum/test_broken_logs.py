@@ -419,13 +419,13 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("told", LOST)
-def test_a_newest_commit_that_is_lost_is_told_by_what_it_left(
-    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, told: str
+@pytest.mark.parametrize("lost", LOST)
+def test_a_lost_newest_commit_is_recognised_by_what_it_left(
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, lost: str
 ) -> None:
     """A power loss takes the whole commit: the files that it added would look untracked."""
     table = story(tmp_path).add("d")
-    LOST[told](table)
+    LOST[lost](table)
     commit(table, 5).unlink()
     table.age("**/*", 9)
     before = tree(tmp_path)
@@ -434,7 +434,7 @@ def test_a_newest_commit_that_is_lost_is_told_by_what_it_left(
         chain_of(tmp_path).vacuum()
 
     assert tree(tmp_path) == before
-    if told != "hint":
+    if lost != "hint":
         assert "d" in delta_spark.planned_files(spark, tmp_path, retention_hours=0)
 
 
@@ -511,7 +511,7 @@ def test_a_commit_time_long_before_any_table_was_does_not_date_a_removal(
     assert files(chain_of(tmp_path, **RETAINED).plan()) == set()
 
 
-def test_a_young_commit_protects_whatever_time_the_checkpoint_tells(
+def test_a_young_commit_protects_whatever_time_the_checkpoint_has(
     tmp_path: Path, chain_of: ChainOf
 ) -> None:
     table = TableBuilder(tmp_path).at(days_ago=9).create().add("a", "b").at(hours_ago=1)

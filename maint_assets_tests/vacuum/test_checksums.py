@@ -1,4 +1,4 @@
-"""Checksum files of Hadoop's local file system are deleted with their files (vacuum.md W27)."""
+"""Checksum files of Hadoop's local file system are deleted with their files."""
 
 from pathlib import Path
 

@@ -116,7 +116,7 @@ def test_a_plan_that_cannot_be_read_is_not_executed(tmp_path: Path, chain_of: Ch
     assert {"x", "y", "z"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_failed_deletion_is_told_and_the_next_run_finishes(
+def test_failed_deletion_is_reported_and_the_next_run_finishes(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:
     story(tmp_path).stray("stuck/s").age("stuck/*", 9).age("stuck", 9)
@@ -325,13 +325,13 @@ def test_unattended_plan_beyond_its_limits_is_refused(numbers: dict[str, int], n
         refuse_beyond(plan_of(**numbers), Limits(max_delete_files=10), attended=False)
 
 
-def test_approval_is_by_hand_unless_said_otherwise() -> None:
+def test_approval_is_by_hand_by_default() -> None:
     assert VacuumSettings().approval == "manual"
 
 
 @pytest.mark.parametrize("when", ["before START", "after START"])
 @pytest.mark.parametrize(
-    ("properties", "said"),
+    ("properties", "message"),
     [
         ({"delta.deletedFileRetentionDuration": "interval 30 days"}, "retention was raised"),
         ({"delta.universalFormat.enabledFormats": "iceberg"}, "UniForm"),
@@ -342,7 +342,7 @@ def test_a_commit_that_protects_more_than_the_plan_stops_the_deletion(
     chain_of: ChainOf,
     monkeypatch: pytest.MonkeyPatch,
     properties: dict[str, str],
-    said: str,
+    message: str,
     when: str,
 ) -> None:
     table = story(tmp_path).stray("metadata/s").age("**/*", 9)
@@ -367,7 +367,7 @@ def test_a_commit_that_protects_more_than_the_plan_stops_the_deletion(
         monkeypatch.setattr(history, "start", started)
     before = {path for path in tree(tmp_path) if "_delta_log" not in path}
 
-    with pytest.raises(MaintError, match=said):
+    with pytest.raises(MaintError, match=message):
         chain.execute(report)
 
     assert {path for path in tree(tmp_path) if "_delta_log" not in path} == before

@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from maint_assets.datasets.ledger import Places
+from maint_assets.datasets.ledger import DeletionLocations
 from maint_assets.errors import DeletionFailedError, StalePlanError, StorageError
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.deletion import _Task
@@ -68,10 +68,10 @@ def test_what_is_read_only_fails_and_all_else_goes(tmp_path: Path, chain_of: Cha
     assert isinstance(done.error, DeletionFailedError)
     assert "2 of 7 planned paths" in str(done.error) or os.geteuid()
     outcomes = chain.ledger(done)
-    told = {path: outcome for path, (outcome, _) in outcomes.items()}
-    assert told.pop("locked/a") == told.pop("locked/b") == "failed"
-    assert told.pop("locked") == ("failed" if os.geteuid() else "skipped"), "a mount point"
-    assert set(told.values()) == {"deleted"}
+    outcome_of = {path: outcome for path, (outcome, _) in outcomes.items()}
+    assert outcome_of.pop("locked/a") == outcome_of.pop("locked/b") == "failed"
+    assert outcome_of.pop("locked") == ("failed" if os.geteuid() else "skipped"), "a mount point"
+    assert set(outcome_of.values()) == {"deleted"}
     assert outcomes["locked/a"][1] in {
         "OSError: Read-only file system",
         "PermissionError: Permission denied",
@@ -243,7 +243,7 @@ def planned_task(chain: Chain, table: Path) -> tuple[pa.Table, _Task]:
     ledger.file("").mkdir(parents=True)
     assert report.planned.plan.table == str(table)
     return pa.concat_tables(parts), _Task(
-        report.planned.plan, Places(Location.of(str(table)), ledger)
+        report.planned.plan, DeletionLocations(Location.of(str(table)), ledger)
     )
 
 

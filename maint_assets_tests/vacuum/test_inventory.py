@@ -213,7 +213,7 @@ def test_paths_outside_of_the_table_are_counted_and_left_alone(
     assert (tmp_path / "outside").exists()
 
 
-def test_a_live_file_that_is_told_to_be_a_directory_is_no_part_of_a_plan(
+def test_a_live_file_that_is_listed_as_a_directory_is_no_part_of_a_plan(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:
     table = story(tmp_path)
@@ -229,7 +229,7 @@ def test_a_live_file_that_is_told_to_be_a_directory_is_no_part_of_a_plan(
     assert (table.path / "stray").exists()
 
 
-def test_a_path_told_twice_goes_only_if_it_is_old_both_times(
+def test_a_path_listed_twice_is_deleted_only_if_it_is_old_both_times(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:
     table = story(tmp_path)
@@ -260,7 +260,7 @@ def test_a_partial_inventory_is_no_broken_table_but_a_missing_file_is(
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ([{"path": "a", "size": 1, "isDir": False}], "lacks the column modificationTime"),
         ([{"size": 1, "isDir": False, "modificationTime": 1}], "lacks the column path"),
@@ -271,13 +271,13 @@ def test_a_partial_inventory_is_no_broken_table_but_a_missing_file_is(
     ],
 )
 def test_an_inventory_that_lacks_something_is_refused(
-    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, rows: list[Row], said: str
+    spark: SparkSession, tmp_path: Path, chain_of: ChainOf, rows: list[Row], message: str
 ) -> None:
     table = story(tmp_path)
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "wrong.parquet")
     source = str(tmp_path / "wrong.parquet")
 
-    with pytest.raises(InventoryError, match=said) as caught:
+    with pytest.raises(InventoryError, match=message) as caught:
         chain_of(table.path, mode="inventory", inventory=source).plan()
 
     assert caught.value.exit_code == 3
@@ -365,7 +365,7 @@ def test_a_link_of_a_live_partition_is_no_file_of_an_inventory(
 
 
 @pytest.mark.parametrize("name", ["my-inventory", "a b", "x;y", "a.b.c.d"])
-def test_an_odd_name_of_an_inventory_is_told_in_one_sentence(
+def test_an_odd_name_of_an_inventory_is_reported_in_one_sentence(
     tmp_path: Path, chain_of: ChainOf, name: str
 ) -> None:
     table = story(tmp_path)

@@ -89,7 +89,7 @@ def test_repeated_lite_finds_nothing_more(tmp_path: Path, chain_of: ChainOf) -> 
     assert (files(first), files(second)) == ({"x", "y"}, set())
 
 
-def test_lite_refuses_a_log_that_no_longer_tells_all(
+def test_lite_refuses_a_log_that_lacks_commits(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf
 ) -> None:
     table = story(tmp_path).checkpoint()
@@ -108,7 +108,7 @@ def test_lite_refuses_a_log_that_no_longer_tells_all(
 def test_after_a_complete_run_the_log_before_it_may_go(
     spark: SparkSession, tmp_path: Path, chain_of: ChainOf, first: str
 ) -> None:
-    """Also after a FULL run, which makes delta-spark forget its own progress (W9)."""
+    """Also after a FULL run, which makes delta-spark forget its own progress."""
     table = story(tmp_path)
     chain = chain_of(tmp_path, mode=first)
     chain.vacuum()
@@ -133,7 +133,7 @@ def lite(chain: Chain) -> Chain:
 
 
 def test_what_was_not_deleted_is_found_again(tmp_path: Path, chain_of: ChainOf) -> None:
-    """delta-spark's progress moves past such a file (W10)."""
+    """delta-spark's progress moves past such a file."""
     story(tmp_path)
     chain = chain_of(tmp_path, mode="lite")
     report = chain.plan()

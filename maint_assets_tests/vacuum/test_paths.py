@@ -188,7 +188,7 @@ def test_root_with_a_strange_path_is_vacuumed(
     assert done.done and done.done.active_missing == 0
 
 
-def test_file_and_stray_that_differ_in_case_are_told_apart(
+def test_file_and_stray_that_differ_in_case_are_distinguished(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = TableBuilder(tmp_path).at(days_ago=9).create().add("File").stray("file").stray("FILE")

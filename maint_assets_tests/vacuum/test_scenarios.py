@@ -267,7 +267,7 @@ SCENARIOS: dict[str, list[int]] = {
     "vacuum.test_inventory::test_an_inventory_that_lacks_something_is_refused": [10],
     "vacuum.test_inventory::test_plan_is_that_of_delta_where_nothing_is_hidden": [11, 12, 13],
     "vacuum.test_inventory::test_rows_that_are_no_longer_true_are_skipped": [11],
-    "vacuum.test_inventory::test_a_path_told_twice_goes_only_if_it_is_old_both_times": [39],
+    "vacuum.test_inventory::test_a_path_listed_twice_is_deleted_only_if_it_is_old_both_times": [39],
     "vacuum.test_inventory::test_nested_hidden_names_stay_where_delta_takes_them": [55],
     "test_large_tables::test_large_plan_is_executed_whole": [17],
     "test_config::test_a_duration_without_number_or_known_unit_is_refused": [18],
@@ -279,14 +279,14 @@ SCENARIOS: dict[str, list[int]] = {
     "vacuum.test_retention::test_file_at_the_cutoff_stays_and_one_before_goes": [58],
     "vacuum.test_deletion::test_history_shows_start_and_end_as_delta_writes_them": [32, 50],
     "vacuum.test_deletion::test_no_commits_where_none_are_wanted": [32],
-    "vacuum.test_deletion::test_failed_deletion_is_told_and_the_next_run_finishes": [59],
+    "vacuum.test_deletion::test_failed_deletion_is_reported_and_the_next_run_finishes": [59],
     "vacuum.test_deletion::test_what_came_since_the_plan_survives": [57],
     "vacuum.test_faults::test_what_a_restore_brings_back_between_two_batches_survives": [57],
     "vacuum.test_damaged_tables::test_each_feature_is_vacuumed_like_any_table_or_refused_by_name": [
         34,
         40,
     ],
-    "vacuum.test_lite::test_lite_refuses_a_log_that_no_longer_tells_all": [35, 36],
+    "vacuum.test_lite::test_lite_refuses_a_log_that_lacks_commits": [35, 36],
     "vacuum.test_lite::test_repeated_lite_finds_nothing_more": [37],
     "vacuum.test_lite::test_after_a_complete_run_the_log_before_it_may_go": [56],
     "vacuum.test_lite::test_what_was_not_deleted_is_found_again": [56],
@@ -309,9 +309,9 @@ NOT_OURS = {
 
 
 def test_every_scenario_of_the_list_has_a_test_that_is_there() -> None:
-    told = {number for numbers in SCENARIOS.values() for number in numbers}
+    covered = {number for numbers in SCENARIOS.values() for number in numbers}
 
-    assert told | set(NOT_OURS) == set(range(1, 61))
+    assert covered | set(NOT_OURS) == set(range(1, 61))
     for name in SCENARIOS:
         module, _, test = name.partition("::")
         assert hasattr(importlib.import_module(f"maint_assets_tests.{module}"), test), name

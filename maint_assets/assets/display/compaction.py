@@ -20,8 +20,8 @@ WORDS = {
     "large": "large enough",
     "whole": "without deleted rows or dropped columns",
     "alone": "with nothing to be merged with",
-    "unordered": "not in the order yet",
-    "merged": "ordered before, now together",
+    "unordered": "not ordered yet",
+    "merged": "to be ordered again with new files",
     "ordered": "in the order",
     "clustered": "clustered otherwise (full)",
     "other_partition": "in other partitions",
@@ -80,7 +80,7 @@ def planned_picture(planned: BinsSummary) -> str:
         planned.sizes,
         planned.planned_sizes,
         names=("live files", "to be rewritten"),
-        told="{1:,} of {0:,} files",
+        label="{1:,} of {0:,} files",
     )
 
 
@@ -90,7 +90,7 @@ def sizes_picture(done: RewrittenSummary) -> str:
         done.sizes_before,
         done.sizes_after,
         names=("files before", "files after"),
-        told="{0:,} files, now {1:,}",
+        label="{0:,} files, now {1:,}",
     )
 
 
@@ -105,11 +105,11 @@ def skipping_picture(done: RewrittenSummary) -> str | None:
     rows: list[tuple[str, float, float]] = []
     for each in done.skipping[:SKIPPING_COLUMNS]:
         shares = [side.lookup / max(side.files, 1) for side in (each.before, each.after)]
-        told = (
+        texts = (
             f"{share:.0%} of {side.files:,}"
             for share, side in zip(shares, (each.before, each.after), strict=True)
         )
-        rows.append((f"{each.name}: {', now '.join(told)}", shares[0], shares[1]))
+        rows.append((f"{each.name}: {', now '.join(texts)}", shares[0], shares[1]))
     names = ("files read before", "files read now")
     return paired_bars(rows, names=names, title="files that a lookup reads")
 
@@ -137,8 +137,8 @@ def _all_rewritten(_: StageRun, done: RewrittenSummary) -> tuple[bool, dict[str,
 
 SAME_ROWS = Check(
     "same_rows",
-    "The new files hold as many rows as lived in the old ones, and the same rows where they were "
-    "compared (verify_rows): a bin with others is never committed.",
+    "New files hold as many rows as their inputs had live rows, and equal rows where they were "
+    "compared (verify_rows): a bin that differs is never committed.",
     _same_rows,
 )
 ALL_REWRITTEN = Check(

@@ -70,9 +70,9 @@ def expired_line(planned: ExpiredLogsSummary) -> str:
     files = (
         f"**{human_count(plan.files, 'file')}, {human_bytes(plan.bytes)} can be deleted** {log}:"
     )
-    told = (files, counted(planned.by_kind), since_line(planned), ends_line(planned), *notes)
+    lines = (files, counted(planned.by_kind), since_line(planned), ends_line(planned), *notes)
     approve = _folded("To approve, launch `deleted_logs` with `approved_plan`:", f"`{plan.digest}`")
-    return f"{_folded(*told)}\n\n{approve}"
+    return f"{_folded(*lines)}\n\n{approve}"
 
 
 def stop_line(plan: LogCleanupPlan) -> str:
@@ -107,7 +107,7 @@ def _ending(planned: ExpiredLogsSummary) -> str:
     newest = planned.cutoff_version
     lost = newest is not None and any(first <= newest <= last for first, last in planned.ending)
     too = f", also {newest}, which was the newest then" if lost else ""
-    return f"{_versions(planned)} can be read no more{too}"
+    return f"{_versions(planned)} can no longer be read{too}"
 
 
 def _versions(planned: ExpiredLogsSummary) -> str:
@@ -166,13 +166,13 @@ def _all_gone(_: StageRun, done: DeletedLogsSummary) -> tuple[bool, dict[str, An
 
 CHECKPOINTS_SOUND = Check(
     "checkpoints_sound",
-    "Each checkpoint that was opened to be what the log begins with is whole.",
+    "Every checkpoint examined as a possible anchor is sound.",
     _anchor_sound,
     blocking=False,
 )
 LOG_READABLE = Check(
     "kept_versions_readable",
-    "On a fresh listing every version that is kept can be made of what is there.",
+    "Every retained version can be reconstructed from a new listing of the log.",
     _readable,
 )
 LOGS_GONE = Check(

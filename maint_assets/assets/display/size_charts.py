@@ -8,24 +8,21 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-INLINE = 1_000
-"""Dagster hides Markdown of this many characters behind a link."""
-
 WIDTH, ROW, BAR = 270, 40, 264
 FIRST, SECOND, TEXT = "b4bcd0", "4f43dd", "4a5568"
 _SAFE = " !$'()*+,-./:;=@"
 
 
 def size_histogram(
-    first: Mapping[str, int], second: Mapping[str, int], *, names: tuple[str, str], told: str
+    first: Mapping[str, int], second: Mapping[str, int], *, names: tuple[str, str], label: str
 ) -> str:
     """Chart of two file counts for each size class, the longest bar for the largest count.
 
-    ``names`` say what the two numbers are, ``told`` is how both are written in a line of text.
+    ``names`` say what the two numbers are, ``label`` the format of the text that shows both.
     """
     shown = [name for name in first if first[name] or second.get(name, 0)]
     rows = [
-        (f"{_words(name, list(first))}: {told.format(*numbers)}", *numbers)
+        (f"{_words(name, list(first))}: {label.format(*numbers)}", *numbers)
         for name in shown
         for numbers in [(first[name], second.get(name, 0))]
     ]

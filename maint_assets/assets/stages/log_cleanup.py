@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from maint_assets.assets.acting import acting, refuse_unreached
 from maint_assets.assets.approval import plan_digest, refuse_other_rows
+from maint_assets.assets.deleting_tasks import deleting, refuse_unreached
 from maint_assets.assets.numbers import human_time
 from maint_assets.assets.progress import Share, recorded_share, tasks_of
 from maint_assets.assets.spark_resource import typed_errors
@@ -20,7 +20,12 @@ from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.commit.checkpoint.writer import write_checkpoint
 from maint_assets.config import milliseconds
 from maint_assets.datasets.columns import arrow_schema
-from maint_assets.datasets.ledger import Places, ledger_files, ledger_parts, refuse_unrecorded
+from maint_assets.datasets.ledger import (
+    DeletionLocations,
+    ledger_files,
+    ledger_parts,
+    refuse_unrecorded,
+)
 from maint_assets.datasets.parts import Target, Written
 from maint_assets.datasets.rows import encode_result, units
 from maint_assets.delta.properties import TableProperties
@@ -148,9 +153,9 @@ def expired_logs_stage(run: StageRun) -> StageResult:
         time_slack_ms=location.time_slack_ms,
     )
     refuse_other_commit(location, seen.version, seen.commit_mark)
-    told_all = _planned(run, asked)
-    written = run.output.written_rows(told_all.written, EXPIRED_SCHEMA)
-    found, metrics = told_all.findings, written.metrics
+    planned = _planned(run, asked)
+    written = run.output.written_rows(planned.written, EXPIRED_SCHEMA)
+    found, metrics = planned.findings, written.metrics
     by_kind = {kind: metrics[f"kind_{kind}"] for kind in ORDER if metrics[f"kind_{kind}"]}
     summary = ExpiredLogsSummary(
         plan=_plan(seen, asked, found, written=written),
@@ -180,7 +185,7 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
     head = _ready_head(run, plan)
     started = time.monotonic()
     logger.info("Starting the deletion of log files older than %s", _gmt(plan.cutoff_ms))
-    refuse_unrecorded(ledger, plan.files)
+    refuse_unrecorded(ledger, plan.files)  # before the anchor: nothing may change without a ledger
     checkpoint = _written_anchor(run, head, plan)
     done = _executed(run, seen)
     logger.info("Deleted %s log files older than %s", done.count("deleted"), _gmt(plan.cutoff_ms))
@@ -192,6 +197,7 @@ def deleted_logs_stage(run: StageRun, approval: Approval) -> StageResult:
         ledger=ledger,
         approved_by=approval.by,
     )
+    # The outcome is recorded before the failure of some files is raised.
     written = Dataset(done.recorded, plan.digest, {})
     run.output.write_manifest(written, *ledger_parts(ledger))
     made = run.result(written, summary)
@@ -272,7 +278,9 @@ def _asked_terms(
     """The terms of the plan from the settings. Raises RetentionError for a retention too short."""
     if seen.properties is None:
         raise StalePlanError(
-            seen.table, "its snapshot is of an older version of us", "run the chain again"
+            seen.table,
+            "its snapshot was made by an older release of maint_assets",
+            "run the chain again",
         )
     properties = TableProperties.of(seen.properties, table=seen.table)
     kept_ms = _kept_ms(properties, settings=settings, table=seen.table)
@@ -316,13 +324,13 @@ def _notes(asked: Terms, settings: LogCleanupSettings) -> list[str]:
 
 def _lite_notes(run: StageRun, seen: SnapshotSummary, found: Findings) -> list[str]:
     """Notes on commits that VACUUM LITE has not handled yet and would need."""
-    told, anchor = seen.expired_log["handled"], found.anchor_version
-    handled = -1 if told is None else told
+    known, anchor = seen.expired_log["handled"], found.anchor_version
+    handled = -1 if known is None else known
     is_used = handled >= 0 or run.table.vacuum.mode == "lite"
     if anchor is None or handled + 1 >= anchor or not is_used:
         return []
     done = "no version" if handled < 0 else f"version {handled}"
-    return [f"our VACUUM has come to {done}: mode lite needs mode full once first"]
+    return [f"maint_assets' VACUUM has handled {done}: run mode full once before mode lite"]
 
 
 def _planned(run: StageRun, asked: Terms) -> _Planned:
@@ -399,13 +407,15 @@ def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
     if not plan.files:
         return Cleaned({}, 0, plan.earliest_version_before, seen.log_files, seen.log_bytes, 0)
     ledger = run.output.rows_location
-    is_repeated, places = bool(ledger_files(ledger)), Places(run.located(plan.table), ledger)
+    is_repeated = bool(ledger_files(ledger))
+    locations = DeletionLocations(run.located(plan.table), ledger)
     with run.output.scratch() as scratch, typed_errors():
-        anchor = proven_anchor(places.table, plan, Cluster(run.spark, run.parallelism, scratch))
-    with acting(run, plan.files, digest=plan.digest), typed_errors():
+        anchor = proven_anchor(locations.table, plan, Cluster(run.spark, run.parallelism, scratch))
+    with deleting(run, plan.files, digest=plan.digest), typed_errors():
         parts = run.upstream("expired_logs").parts()
-        rows = deleted_logs(run.spark, parts, plan, places=places, anchor=anchor)
+        rows = deleted_logs(run.spark, parts, plan, locations=locations, anchor=anchor)
         (done,) = rows.values(Cleaned)
+    # A task that ran again returns only what it did itself: the ledger has the outcomes of both.
     if is_repeated or done.attempt:
         rows = run.spark.read.schema(DELETED_LOGS_SCHEMA).parquet(ledger.path)
         done = msgspec.structs.replace(done, outcomes=recorded(rows))
@@ -419,7 +429,7 @@ def _raise_failed(location: Location, plan: LogCleanupPlan, summary: DeletedLogs
         raise DeletionFailedError(
             plan.table,
             f"{summary.failed} of {plan.files} planned log files could not be deleted",
-            f"see each in the ledger {summary.ledger}, mend the cause and clean the log again",
+            f"see each in the ledger {summary.ledger}, fix the cause and clean the log again",
         )
     _refuse_unreadable(location, plan, summary)
 
@@ -442,7 +452,7 @@ def _refuse_unreadable(
 
 
 def _gmt(time_ms: int) -> str:
-    """A time as Java prints it."""
+    """A time as Java prints it, and so delta-spark in the log lines that ours repeat."""
     shown = human_time(time_ms)
     if not shown.endswith("UTC"):
         return shown

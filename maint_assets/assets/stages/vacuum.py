@@ -41,8 +41,8 @@ from maint_assets.vacuum.diff import (
     DIFF_SCHEMA,
     KINDS,
     PLANNED,
-    Looks,
     Sources,
+    StorageChecks,
     diff,
 )
 from maint_assets.vacuum.handled import handled_version
@@ -103,6 +103,7 @@ def snapshot_stage(run: StageRun) -> StageResult:
     _refuse_workspace_inside(run, head)
     planned_ms = run.now_ms()
     refused = refused_operations(head)
+    # Compaction and log cleanup need this snapshot, too: the retention refuses VACUUM alone.
     try:
         kept_ms = asked_retention_ms(head, run.table.vacuum)
     except RetentionError as error:
@@ -131,6 +132,7 @@ def valid_files_stage(run: StageRun) -> StageResult:
     seen = run.summary("snapshot", SnapshotSummary)
     refuse_mismatch(seen)
     asked = run.table.vacuum.retention
+    # Raise the RetentionError itself where the snapshot recorded only its sentence.
     if seen.refused.get("vacuum") and seen.cutoff_ms is None and asked is not None:
         asked_retention_ms(table_head(run.location), run.table.vacuum)
     refuse_operation(seen, "vacuum")
@@ -176,6 +178,7 @@ def _listed(run: StageRun, walk: Walk, seen: SnapshotSummary) -> Dataset:
     if known <= SMALL_ENTRIES:
         tasks = min(run.parallelism, 1 + known // SLICE_ENTRIES)
         written = _written_listing(run, [small_listing(run.spark, walk, tasks=tasks)])
+        # The log does not know of strays: with many of them this listing is not complete.
         if written.rows <= SMALL_ENTRIES:
             return written
     return _written_listing(run, [listing(run.spark, walk, parallelism=run.parallelism)])
@@ -250,11 +253,12 @@ def diff_stage(run: StageRun) -> StageResult:
             run.spark,
             sources,
             cutoff_ms=seen.cutoff_ms or 0,
-            looks=_looks(found.mode, run.located(seen.table)),
+            checks=_storage_checks(found.mode, run.located(seen.table)),
             parallelism=run.parallelism,
             scratch=scratch,
         )
         written = run.output.write_rows([rows], DIFF_SCHEMA, DIFF_MEASURES, keep=PLANNED)
+    # Only a full listing shows that a live file is missing from it.
     linked, unlisted = written.metrics["linked_files"], written.metrics["unlisted_files"]
     elsewhere = _aliases(run, seen, linked=linked, unlisted=unlisted if found.mode == "full" else 0)
     plan = _plan(seen, found, elsewhere, written=written)
@@ -284,8 +288,8 @@ def _retained(seen: SnapshotSummary) -> Retained:
     return Retained(seen.cutoff_ms or 0, seen.checkpoint_ms)
 
 
-def _looks(mode: str, location: Location) -> Looks:
-    return Looks(
+def _storage_checks(mode: str, location: Location) -> StorageChecks:
+    return StorageChecks(
         are_missing=None if mode == "lite" else partial(are_missing, location=location),
         are_linked=None if mode == "full" else partial(are_linked, location=location),
     )
@@ -293,6 +297,7 @@ def _looks(mode: str, location: Location) -> Looks:
 
 def _refuse_workspace_inside(run: StageRun, head: TableHead) -> None:
     """Raise ConfigError if plans and ledgers would be written among the table's own files."""
+    # VACUUM and readers skip hidden directories, so a workspace in one is not part of the table.
     below = relative_name(run.output.location.uri, head.root)
     if is_outside(below) or is_hidden_path(below, head.metadata.partition_columns, iceberg=False):
         return

@@ -8,15 +8,15 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from maint_assets.assets.acting import acting, refuse_unreached
 from maint_assets.assets.approval import refuse_other_rows
+from maint_assets.assets.deleting_tasks import deleting, refuse_unreached
 from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.progress import Share, recorded_share, tasks_of
 from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
 from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.config import milliseconds
 from maint_assets.datasets.ledger import (
-    Places,
+    DeletionLocations,
     Tally,
     ledger_files,
     ledger_parts,
@@ -78,7 +78,7 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     run.output.write_manifest(written, *ledger_parts(ledger))
     made = run.result(written, summary)
     _raise_failed(plan, summary)
-    if not summary.skipped:
+    if not summary.skipped:  # the next LITE must find a skipped file again
         _note_handled(run, plan, head)
     return made
 
@@ -126,7 +126,7 @@ def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
         done = _executed(run, plan)
         run.hold()
     except BaseException:  # Terminate too: the log must not end with START
-        with contextlib.suppress(MaintError, OSError):  # what ended the deletion is what to tell
+        with contextlib.suppress(MaintError, OSError):  # report what ended the deletion, not this
             found = _deleted_of(tally(run.output.rows_location))
             history.end(head.location, plan, found, now_ms=run.now_ms, is_whole=False)
         raise
@@ -143,17 +143,18 @@ def _commits_records(settings: TableSettings, location: Location) -> bool:
 def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
     parts, ledger = run.upstream("diff").parts(), run.output.rows_location
     is_repeated = bool(ledger_files(ledger))
-    places = Places(run.located(plan.table), ledger)
-    jobs = [deletion(run.spark, parts, plan, places=places, parallelism=run.parallelism)]
+    locations = DeletionLocations(run.located(plan.table), ledger)
+    jobs = [deletion(run.spark, parts, plan, locations=locations, parallelism=run.parallelism)]
     if plan.paths > SMALL_PLAN and plan.directories:
-        jobs.append(directory_deletion(run.spark, parts, plan, places=places))
+        jobs.append(directory_deletion(run.spark, parts, plan, locations=locations))
     try:
-        with acting(run, plan.paths, digest=plan.digest), typed_errors():
+        with deleting(run, plan.paths, digest=plan.digest), typed_errors():
             outcomes = [row for job in jobs for row in job.collect()]
     except StorageError as error:
         recorded_paths = sum(part.rows for part in ledger_parts(ledger)[0])
         found = f"{error.found}; outcomes of {recorded_paths} of {plan.paths} paths are recorded"
         raise StorageError(error.table, found, error.remedy) from error
+    # A task that ran again returns only what it did itself: the ledger has the outcomes of both.
     if is_repeated or any(row["attempt"] for row in outcomes):
         ledger_rows = run.spark.read.schema(DELETION_SCHEMA).parquet(ledger.path)
         outcomes = recorded(ledger_rows).collect()
@@ -239,5 +240,5 @@ def _raise_failed(plan: VacuumPlan, summary: DeletionSummary) -> None:
         raise DeletionFailedError(
             plan.table,
             f"{summary.failed} of {plan.paths} planned paths could not be deleted",
-            f"see each in the ledger {summary.ledger}, mend the cause and run the deletion again",
+            f"see each in the ledger {summary.ledger}, fix the cause and run the deletion again",
         )

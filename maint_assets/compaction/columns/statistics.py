@@ -161,6 +161,7 @@ def _float_bounds(values: pa.Array) -> tuple[float | None, float | None]:
 
 def _signs_of_zeros(numbers: pa.Array) -> list[float]:
     zeros = numbers.filter(pc.equal(numbers, 0.0))
+    # 0.0 and -0.0 are equal, but not their reciprocals.
     return pc.divide(1.0, zeros).unique().to_pylist()
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from maint_assets.compaction.columns.physical import has_variants
 from maint_assets.compaction.planning.budget import within_budget
-from maint_assets.compaction.planning.candidates import Judge, candidates
+from maint_assets.compaction.planning.candidates import Criteria, candidates
 from maint_assets.compaction.planning.dropped_columns import Held, with_dropped_columns
 from maint_assets.compaction.planning.packing import compaction_bins
 from maint_assets.compaction.planning.partition_filter import of_partitions
@@ -45,9 +45,9 @@ def planned_bins(  # noqa: PLR0913
     files = how.files
     partitions = files.table.partitions
     engine = "spark" if has_variants(files.table.data) else "arrow"
-    judge = partial(candidates, judge=Judge(head.root, partitions, selection, engine, how.ordering))
+    criteria = Criteria(head.root, partitions, selection, engine, how.ordering)
     live = live_adds(spark, head, parallelism=parallelism, scratch=scratch)
-    found = [rows.then(judge) for rows in live]
+    found = [rows.then(partial(candidates, criteria=criteria)) for rows in live]
     if selection.where is not None:
         where, table = selection.where, head.table
         found = [of_partitions(r, where, partitions=partitions, table=table) for r in found]
@@ -55,8 +55,8 @@ def planned_bins(  # noqa: PLR0913
         if live_files > _FOOTERS:
             tasks = in_waves(-(-live_files // _FOOTERS), parallelism)
             found = [exchanged(spark, found, by=["path"], buckets=tasks, scratch=scratch)]
-        look = partial(with_dropped_columns, held=Held.of(head, files.table))
-        found = [rows.then(look) for rows in found]
+        check = partial(with_dropped_columns, held=Held.of(head, files.table))
+        found = [rows.then(check) for rows in found]
     buckets = -(-live_files // BUCKET_ROWS)
     pack = partial(compaction_bins, selection=selection, ordering=how.ordering is not None)
     if buckets <= 1 and len(found) == 1 and found[0].tasks == 1:

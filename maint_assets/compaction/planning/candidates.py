@@ -35,7 +35,7 @@ _ROWS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>\d{1,18})\s*[,}]'
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class Criteria:
     """The criteria for candidates: table root, partition columns, selection.
 
     ``engine`` is the engine that the table's schema allows, ``ordering`` the order of new files.
@@ -48,25 +48,25 @@ class Judge:
     ordering: Ordering | None = None
 
 
-def candidates(files: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[pa.RecordBatch]:
+def candidates(files: Iterable[pa.RecordBatch], criteria: Criteria) -> Iterator[pa.RecordBatch]:
     """Live files with the reason to rewrite or keep each: COMPACTION_SCHEMA, ``bin`` null."""
     for batch in files:
         if batch.num_rows:
-            yield _classified(batch, judge)
+            yield _classified(batch, criteria)
 
 
-def _classified(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
+def _classified(batch: pa.RecordBatch, criteria: Criteria) -> pa.RecordBatch:
     add = batch["add"]
-    path, _, _ = resolved_columns(add.field("path"), judge.root)
+    path, _, _ = resolved_columns(add.field("path"), criteria.root)
     size = add.field("size")
     deleted = _deleted(add)
     rows = _rows(add.field("stats"))
     share = pc.divide(
         pc.cast(deleted, pa.float64()), pc.cast(pc.max_element_wise(rows, 1), pa.float64())
     )
-    ordering = judge.ordering
+    ordering = criteria.ordering
     cube = pa.nulls(len(batch), pa.string()) if ordering is None else _cube(add, ordering)
-    reason = _reasons(add, share=share, rows=rows, cube=cube, judge=judge)
+    reason = _reasons(add, share=share, rows=rows, cube=cube, criteria=criteria)
     reason = pc.if_else(batch["disputed"], "disputed", reason)
     live = pc.cast(
         pc.multiply(pc.cast(size, pa.float64()), pc.subtract(1.0, pc.fill_null(share, 0.0))),
@@ -76,12 +76,12 @@ def _classified(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
     wanted = pc.is_in(reason, pa.array(PLANNED_REASONS))
     # Later steps may still choose other files: a purge by a dropped column in the footer, an
     # ordering to merge an old Z-cube. So their add actions are needed as well.
-    if judge.selection.purge or ordering is not None:
+    if criteria.selection.purge or ordering is not None:
         wanted = pa.repeat(pa.scalar(value=True), len(batch))
     columns = {
         "bin": pa.nulls(len(batch), pa.string()),
         "position": pa.nulls(len(batch), pa.int64()),
-        "partition": _partitions(add.field("partitionValues"), judge.partitions),
+        "partition": _partitions(add.field("partitionValues"), criteria.partitions),
         "path": path,
         "dv_id": batch["dv_id"],
         "size": size,
@@ -93,7 +93,7 @@ def _classified(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
         "ordered": pa.repeat(pa.scalar(value=False), len(batch)),
         "rewrites": _rewrites(add),
         "reason": reason,
-        "engine": pa.repeat(pa.scalar(judge.engine), len(batch)),
+        "engine": pa.repeat(pa.scalar(criteria.engine), len(batch)),
         "added": pc.coalesce(
             add.field("defaultRowCommitVersion"), add.field("modificationTime"), 0
         ),
@@ -105,18 +105,18 @@ def _classified(batch: pa.RecordBatch, judge: Judge) -> pa.RecordBatch:
 
 
 def _reasons(
-    add: pa.StructArray, *, share: pa.Array, rows: pa.Array, cube: pa.Array, judge: Judge
+    add: pa.StructArray, *, share: pa.Array, rows: pa.Array, cube: pa.Array, criteria: Criteria
 ) -> pa.Array:
     """The reason of each file: one of PLANNED_REASONS or LEFT_OUT_REASONS."""
-    selection = judge.selection
+    selection = criteria.selection
     has_vector = pc.is_valid(add.field("deletionVector"))
     unknown = pc.and_(has_vector, pc.is_null(rows))
     limit = 0.0 if selection.purge else selection.max_deleted_ratio
     many = pc.or_(unknown, pc.fill_null(pc.greater(share, limit), fill_value=False))
     if selection.purge:
         return pc.if_else(many, "deleted_rows", "whole")
-    if judge.ordering is not None:
-        ordered, other = pc.is_valid(cube), _is_clustered_otherwise(add, judge)
+    if criteria.ordering is not None:
+        ordered, other = pc.is_valid(cube), _is_clustered_otherwise(add, criteria)
         return pc.case_when(
             pc.make_struct(pc.and_(ordered, many), ordered, other),
             "deleted_rows", "ordered", "clustered", "unordered",
@@ -139,17 +139,17 @@ def _cube(add: pa.StructArray, ordering: Ordering) -> pa.Array:
     return pc.if_else(is_same, cube, pa.scalar(None, pa.string()))
 
 
-def _is_clustered_otherwise(add: pa.StructArray, judge: Judge) -> pa.Array:
+def _is_clustered_otherwise(add: pa.StructArray, criteria: Criteria) -> pa.Array:
     """Mask of the files of a clustered table that stay as they are.
 
     They were clustered by another provider or by other columns; only ``full`` rewrites them.
     """
     provider = add.field("clusteringProvider")
-    if judge.ordering is None or not judge.ordering.clustering or judge.selection.full:
+    if criteria.ordering is None or not criteria.ordering.clustering or criteria.selection.full:
         return pa.repeat(pa.scalar(value=False), len(add))
     foreign = pc.not_equal(pc.fill_null(provider, PROVIDER), PROVIDER)
     columns = _tag(add.field("tags"), COLUMNS_TAG)
-    other = pc.fill_null(pc.not_equal(columns, judge.ordering.columns_text), fill_value=False)
+    other = pc.fill_null(pc.not_equal(columns, criteria.ordering.columns_text), fill_value=False)
     return pc.or_(foreign, pc.and_(pc.is_valid(provider), other))
 
 

@@ -119,6 +119,7 @@ def _bin_numbers(held: pa.Table, selection: Selection) -> np.ndarray:
     if selection.purge:  # a file with ordered rows is rewritten alone, and stays part of its cube
         sizes = pc.if_else(held["clustered"], selection.min_bytes, sizes)
     sizes, rewrites = sizes.to_numpy(), held["rewrites"].to_numpy()
+    # A small file gains nothing by a rewrite alone; the other reasons hold for a single file.
     alone = pc.not_equal(held["reason"], "small").to_numpy(zero_copy_only=False)
     found, made = np.full(len(sizes), -1), 0
     for start, end in runs(held["partition"].combine_chunks()):

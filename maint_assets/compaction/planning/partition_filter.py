@@ -49,6 +49,7 @@ def of_partitions(files: Rows, where: str, *, partitions: Iterable[Field], table
     """
     columns = tuple(partitions)
     names = ", ".join(field.name for field in columns) or "none"
+    # Literals, quoted names and comments may hold any word.
     bare = _QUOTED.sub(" ", where)
     if _SUBQUERY.search(bare):
         raise PredicateError(table, f"where {where!r} holds a subquery", "give a plain condition")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from maint_assets.datasets.columns import arrow_schema, column
 from maint_assets.datasets.parts import Measure
 from maint_assets.snapshot.summary import size_counts
-
-if TYPE_CHECKING:
-    pass
 
 PLANNED_REASONS = (
     "small", "deleted_rows", "dropped_columns", "no_stats", "unordered", "merged"

@@ -179,7 +179,7 @@ def _has_negative_zero(values: pa.Array) -> bool:
 
 
 def _repeating(rows: pa.Table) -> Iterator[pa.Field]:
-    """The columns that a dictionary makes smaller, judged by the first rows."""
+    """The columns that a dictionary makes smaller, estimated from the first rows."""
     some = rows.slice(0, _SAMPLE_ROWS)
     for column in rows.schema:
         if pa.types.is_dictionary(column.type):

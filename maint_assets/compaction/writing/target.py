@@ -117,15 +117,16 @@ def _row_tracking(head: TableHead) -> tuple[str, str] | None:
     if properties.row_tracking_suspended or "rowTracking" not in feature_names(head.protocol):
         raise UnsupportedFeatureError(
             head.table,
-            "row tracking is on, and suspended at once or no feature of the protocol",
-            "set delta.enableRowTracking to false, or mend the other",
+            "row tracking is enabled, but also suspended, or the protocol lacks the feature",
+            "set delta.enableRowTracking or delta.rowTrackingSuspended to false, or add "
+            "the feature rowTracking to the protocol",
         )
     names = properties.materialized_row_id_column, properties.materialized_row_commit_version_column
     row_id, version = names
     if row_id is None or version is None:
         raise UnsupportedFeatureError(
             head.table,
-            "row tracking is on without names of its columns",
+            "row tracking is enabled without names of its columns",
             "turn it off and on again",
         )
     return row_id, version

@@ -105,6 +105,7 @@ def _unsound(location: Location, what: str) -> CorruptLogError:
 
 
 def _is_usual(entry: LogEntry) -> bool:
+    """Whether the name is the one that writers give (PROTOCOL.md, "Checkpoints")."""
     file = entry.file
     named = f"{file.version:020d}.checkpoint"
     if file.kind is LogFileKind.CHECKPOINT_V2:

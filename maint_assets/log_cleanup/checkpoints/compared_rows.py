@@ -203,6 +203,7 @@ def _checkpoint_rows(table: Table, each: Reading) -> Iterator[pa.RecordBatch]:
         numbers = [pc.struct_field(adds, list(name)) for name in NUMBERS]
         rows = _Adds(numbers, values, *rows_and_bounds)
         yield _file_rows(table, _actions(batch, each.of), rows)
+    # Of removes only the keys are compared: without the columns that adds need.
     only_removes = msgspec.structs.replace(each.unit, adds=False)
     for batch in actions_of(location, [only_removes]):
         files = batch.filter(pc.equal(batch["what"], "file"))
@@ -257,6 +258,7 @@ def _other_rows(value: Any, version: int, of: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _signed(number: int) -> int:
+    # Hashes are unsigned, but Spark's and the schema's integers are not.
     return number - (1 << 64) if number >> 63 else number
 
 

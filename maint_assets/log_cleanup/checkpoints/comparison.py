@@ -189,6 +189,7 @@ def _newest(rows: _Rows) -> _Rows:
 
 def _is_replayed(rows: _Rows, comparison: Comparison) -> Mask:
     """Mask of the replayed rows: live ones of the start, and the commits after it."""
+    # In units of ``ord``: the start holds all actions up to its version.
     first, last = 2 * comparison.start_version + 1, 2 * comparison.version + 1
     is_start = (
         (rows.of == comparison.start) & (rows.value != 0) if comparison.start is not None else False
@@ -203,6 +204,7 @@ def _by_value(files: _Rows) -> _Rows:
 def _other(found: _Rows, made: _Rows) -> dict[str, int]:
     """Count of the files that differ; if none does, counts of contradicting statistics."""
     if not np.array_equal(found.value, made.value):
+        # Equal sets may differ in how often they hold a value.
         return {"others": max(np.setxor1d(found.value, made.value).size, 1)}
     return {
         "rows": int(contradicting(found.rows, made.rows).sum()),

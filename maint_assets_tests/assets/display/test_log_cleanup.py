@@ -55,11 +55,11 @@ def planned(*, ending: list[tuple[int, int]], **changed: Any) -> ExpiredLogsSumm
 
 
 @pytest.mark.parametrize("reason", STOP_REASONS)
-def test_each_stop_reason_is_told_with_its_name(reason: str) -> None:
+def test_each_stop_reason_is_shown_with_its_name(reason: str) -> None:
     assert f"({reason})" in stop_line(replace(PLAN, stop_reason=reason))
 
 
-def test_it_is_told_since_when_versions_are_kept() -> None:
+def test_the_cutoff_of_kept_versions_is_shown() -> None:
     assert since_line(SUMMARY) == (
         "Versions are kept for 30 days: since 2026-10-23 00:00:00 UTC, "
         "when version 13 was the newest"
@@ -67,24 +67,24 @@ def test_it_is_told_since_when_versions_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "expected"),
     [
         (
             {"ending": [(0, 9)]},
-            "The log then begins with checkpoint 10; versions 0 to 9 can be read no more",
+            "The log then begins with checkpoint 10; versions 0 to 9 can no longer be read",
         ),
         (
             {"ending": [(0, 2), (5, 5), (7, 9)]},
             "The log then begins with checkpoint 10; "
-            "versions 0 to 2, 5 and 7 to 9 can be read no more",
+            "versions 0 to 2, 5 and 7 to 9 can no longer be read",
         ),
         (
             {"ending": [(0, 2), (4, 4), (6, 6), (8, 8)]},
-            "The log then begins with checkpoint 10; 6 versions from 0 to 8 can be read no more",
+            "The log then begins with checkpoint 10; 6 versions from 0 to 8 can no longer be read",
         ),
         (
             {"ending": [(9, 9)]},
-            "The log then begins with checkpoint 10; version 9 can be read no more",
+            "The log then begins with checkpoint 10; version 9 can no longer be read",
         ),
         (
             {"ending": []},
@@ -94,11 +94,11 @@ def test_it_is_told_since_when_versions_are_kept() -> None:
         (
             {"creates_anchor": True, "ending": [(0, 9)]},
             "The log then begins with checkpoint 10, which is written first; "
-            "versions 0 to 9 can be read no more",
+            "versions 0 to 9 can no longer be read",
         ),
         (
             {"mode": "spark", "ending": [(0, 13)]},
-            "As delta-spark does it, versions 0 to 13 can be read no more, "
+            "As delta-spark does it, versions 0 to 13 can no longer be read, "
             "also 13, which was the newest then",
         ),
         (
@@ -107,8 +107,8 @@ def test_it_is_told_since_when_versions_are_kept() -> None:
         ),
     ],
 )
-def test_it_is_told_which_versions_end(changed: dict[str, Any], told: str) -> None:
-    assert ends_line(planned(**changed)) == told
+def test_versions_that_become_unreadable_are_shown(changed: dict[str, Any], expected: str) -> None:
+    assert ends_line(planned(**changed)) == expected
 
 
 def test_a_summary_has_short_lines_and_is_never_hidden() -> None:

@@ -4,8 +4,11 @@ import re
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
-from maint_assets.assets.display.size_charts import INLINE, size_histogram
+from maint_assets.assets.display.size_charts import size_histogram
 from maint_assets.snapshot.summary import SIZE_BUCKETS
+
+INLINE = 1_000
+"""Dagster hides Markdown of this many characters behind a link."""
 
 NAMES = ("before", "after")
 
@@ -22,7 +25,7 @@ def test_sizes_are_shown_before_and_after() -> None:
     before = {"<1 MB": 1200, "<8 MB": 0, "<32 MB": 7, ">=512 MB": 3}
     after = {"<1 MB": 0, "<8 MB": 0, "<32 MB": 7, ">=512 MB": 5}
 
-    found = texts(size_histogram(before, after, names=NAMES, told="{0:,}, now {1:,}"))
+    found = texts(size_histogram(before, after, names=NAMES, label="{0:,}, now {1:,}"))
 
     assert found == [
         *NAMES, "under 1 MB: 1,200, now 0", "8 to 32 MB: 7, now 7", "from 512 MB: 3, now 5",
@@ -30,7 +33,7 @@ def test_sizes_are_shown_before_and_after() -> None:
 
 
 def test_a_table_without_files_has_a_picture() -> None:
-    nothing = size_histogram({"<1 MB": 0}, {"<1 MB": 0}, names=NAMES, told="")
+    nothing = size_histogram({"<1 MB": 0}, {"<1 MB": 0}, names=NAMES, label="")
 
     assert texts(nothing) == list(NAMES)
 
@@ -40,7 +43,7 @@ def test_a_picture_of_all_sizes_is_short_enough_to_be_shown_at_once() -> None:
     before = {name: 1_234 for name, _ in SIZE_BUCKETS}
 
     found = size_histogram(
-        before, before, names=("live files", "to be rewritten"), told="{1:,} of {0:,} files"
+        before, before, names=("live files", "to be rewritten"), label="{1:,} of {0:,} files"
     )
 
     assert len(found) < INLINE

@@ -17,8 +17,8 @@ from maint_assets.log_cleanup.checkpoints.soundness import Soundness, soundness_
 from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.storage.location import Location
 from maint_assets_tests.commit.checkpoint.random_tables import random_table
-from maint_assets_tests.commit.checkpoint.writing import log, sometimes, written
 from maint_assets_tests.oracles.delta_spark import table as quoted
+from maint_assets_tests.support.checkpoint_writing import log, sometimes, written
 
 SEEDS = int(os.environ.get("SEEDS", "12"))
 NAMES, MOMENTS = 24, 27

@@ -18,7 +18,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from maint_assets.commit import whole_files
-from maint_assets_tests.commit.checkpoint.writing import (
+from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.oracles.delta_spark import table as quoted
+from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.checkpoint_writing import (
     compared,
     content,
     head_of,
@@ -29,9 +32,6 @@ from maint_assets_tests.commit.checkpoint.writing import (
     without_commits,
     written,
 )
-from maint_assets_tests.oracles import delta_spark
-from maint_assets_tests.oracles.delta_spark import table as quoted
-from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.killing import MODULE
 
 PARTITIONS = "i INT, d DATE, b BOOLEAN, c DECIMAL(9,2), s STRING"
@@ -124,19 +124,19 @@ def test_parsed_values_are_deltas_own(
 
 def test_parsed_values_of_odd_names_are_deltas_own(spark: SparkSession, tmp_path: Path) -> None:
     names = ["id", 'Ä"', "列\\"]
-    told = {"numRecords": 1} | {
+    stats = {"numRecords": 1} | {
         key: {name: at for at, name in enumerate(names, start)}
         for key, start in (("minValues", 1), ("maxValues", 5), ("nullCount", 0))
     }
     table = TableBuilder(tmp_path / "t").create(fields=dict.fromkeys(names, "long"))
-    table.add("a", rows=[dict.fromkeys(names, 1)], stats=json.dumps(told))
+    table.add("a", rows=[dict.fromkeys(names, 1)], stats=json.dumps(stats))
     pair = [table.path, shutil.copytree(table.path, tmp_path / "theirs")]
     written(spark, pair[0])
     log(spark, pair[1]).checkpoint()
 
     ours, theirs = (adds(spark, path) for path in pair)
 
-    assert [row["stats_parsed"] for row in ours] == [told]
+    assert [row["stats_parsed"] for row in ours] == [stats]
     assert ours == theirs
 
 

@@ -27,7 +27,10 @@ from maint_assets.errors import (
 from maint_assets.snapshot import replay
 from maint_assets.snapshot.whole import live_adds
 from maint_assets.storage.location import Location
-from maint_assets_tests.commit.checkpoint.writing import (
+from maint_assets_tests.oracles import delta_spark
+from maint_assets_tests.oracles.delta_spark import table as quoted
+from maint_assets_tests.support.builder import DAY_MS, TableBuilder, tree
+from maint_assets_tests.support.checkpoint_writing import (
     compared,
     content,
     hint,
@@ -37,9 +40,6 @@ from maint_assets_tests.commit.checkpoint.writing import (
     without_commits,
     written,
 )
-from maint_assets_tests.oracles import delta_spark
-from maint_assets_tests.oracles.delta_spark import table as quoted
-from maint_assets_tests.support.builder import DAY_MS, TableBuilder, tree
 from maint_assets_tests.support.faulty import Conflict, FaultyStore, LostAnswer
 
 COLUMNS = "id BIGINT, name STRING, p STRING, d DECIMAL(20,2), t TIMESTAMP, s STRUCT<x: DOUBLE>"
@@ -62,7 +62,7 @@ FEATURES: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("what", FEATURES)
-def test_checkpoint_tells_delta_all_that_the_commits_say(
+def test_delta_reads_from_a_checkpoint_all_that_the_commits_hold(
     spark: SparkSession, tmp_path: Path, what: str
 ) -> None:
     properties = FEATURES[what] | {"delta.checkpointInterval": "1000"}
@@ -203,8 +203,8 @@ def test_checkpoint_that_readers_see_differently_is_not_carried_on(
     more[kind]["deletionVector"] = None
     pq.write_table(pa.concat_tables([rows, pa.Table.from_pylist([more], rows.schema)]), file)
 
-    told = f"checkpoint {table.version - 1} {does} {live}"
-    with pytest.raises(CorruptLogError, match=told), typed_errors():
+    message = f"checkpoint {table.version - 1} {does} {live}"
+    with pytest.raises(CorruptLogError, match=message), typed_errors():
         written(spark, table.path)
 
 
@@ -229,8 +229,8 @@ def test_version_that_readers_see_differently_gets_no_checkpoint(
     table.commit([added, removed] if first == "add" else [removed, added]).add("newer")
     before = tree(table.path)
 
-    told = r"0{19}6\.json both adds and removes both"
-    with pytest.raises(CorruptLogError, match=told), typed_errors():
+    message = r"0{19}6\.json both adds and removes both"
+    with pytest.raises(CorruptLogError, match=message), typed_errors():
         written(spark, table.path)
 
     assert tree(table.path) == before
@@ -332,8 +332,8 @@ def test_state_that_the_checksum_contradicts_is_not_written(
 ) -> None:
     table = story(tmp_path / "t").checksum()
     name = f"{table.version:020}.crc"
-    told = json.loads((table.log / name).read_text())
-    table.write_log(name, json.dumps(told | {"numFiles": told["numFiles"] + 1}))
+    content = json.loads((table.log / name).read_text())
+    table.write_log(name, json.dumps(content | {"numFiles": content["numFiles"] + 1}))
 
     with pytest.raises(ChecksumMismatchError):
         written(spark, table.path)
@@ -443,7 +443,7 @@ def test_same_bytes_of_somebody_else_are_not_ours(tmp_path: Path) -> None:
     assert not put_file_if_absent(location, "x", tmp_path / "made", check=lambda _: None)
 
 
-def test_link_that_is_said_to_be_there_but_is_not_is_an_error(
+def test_link_that_is_reported_as_existing_but_absent_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exists(_: Path, target: Path) -> None:
@@ -456,7 +456,7 @@ def test_link_that_is_said_to_be_there_but_is_not_is_an_error(
         put_file_if_absent(Location.of(str(tmp_path)), "x", tmp_path / "made", check=lambda _: None)
 
 
-def test_hint_that_cannot_be_written_is_told_in_one_sentence(
+def test_hint_that_cannot_be_written_is_reported_in_one_sentence(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> bool:

@@ -206,7 +206,7 @@ CLOSED: dict[str, tuple[Callable[[TableBuilder], object], str]] = {
 
 
 @pytest.mark.parametrize("winner", CLOSED)
-def test_winner_that_changes_the_table_closes_the_door(tmp_path: Path, winner: str) -> None:
+def test_winner_that_changes_the_table_is_a_conflict(tmp_path: Path, winner: str) -> None:
     table = table_of(tmp_path)
     head, bins = two_bins(tmp_path)
     change, found = CLOSED[winner]

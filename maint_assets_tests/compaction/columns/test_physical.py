@@ -162,7 +162,7 @@ def of_longs(*names: str) -> dict[str, Any]:
         ({"m": {"type": "map", "keyType": "long", "valueType": of_longs("x", "X")}}, True),
     ],
 )
-def test_names_that_only_case_tells_apart_are_known(
+def test_names_that_differ_in_case_alone_are_recognised(
     columns: dict[str, Any], is_equal: bool
 ) -> None:
     assert has_equal_names(schema_of(*columns.items()).data.fields) is is_equal

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from maint_assets.cli.compaction import CompactionReport
 from maint_assets_tests.compaction.conftest import Compacting
-from maint_assets_tests.compaction.engines.legacy import LEGACY, UNTOLD, file_of, settings, texts
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder, encoded
+from maint_assets_tests.support.old_writers import LEGACY, NO_CALENDAR, file_of, settings, texts
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -139,7 +139,7 @@ def test_old_calendars_are_rewritten_by_spark(
     assert len(texts(spark, path)) == len(before) - 1
 
 
-def test_columns_that_only_case_tells_apart_keep_their_values(
+def test_columns_that_differ_in_case_alone_keep_their_values(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     """delta-spark and deltalake refuse such a table, but its writer may have a reader."""
@@ -271,7 +271,7 @@ def test_days_of_an_unknown_calendar_are_kept_where_it_makes_no_difference(
     oldest: int, is_kept: bool, tmp_path: Path, spark: SparkSession, compacting: Compacting
 ) -> None:
     table = TableBuilder(tmp_path).create(fields={"id": "long", "day": "date"})
-    table.commit([file_of(tmp_path, "1.parquet", days(oldest, 5), footer=UNTOLD)])
+    table.commit([file_of(tmp_path, "1.parquet", days(oldest, 5), footer=NO_CALENDAR)])
     # Not written by Spark: its days are of the ISO calendar, although in the same bin.
     table.commit([file_of(tmp_path, "2.parquet", days(-700_000, 6), footer={})])
     before, on_disk = texts(spark, tmp_path), set(tmp_path.rglob("*"))
@@ -293,7 +293,7 @@ def test_a_bin_that_spark_cannot_keep_does_not_stop_the_others(
     for p in range(5):
         for name in ("a", "b"):
             oldest = -200_000 if p == 3 else 0
-            made = file_of(tmp_path, f"{p}{name}.parquet", days(oldest, p), footer=UNTOLD)
+            made = file_of(tmp_path, f"{p}{name}.parquet", days(oldest, p), footer=NO_CALENDAR)
             made["add"]["partitionValues"] = {"p": str(p)}
             table.commit([made])
     before = texts(spark, tmp_path)
@@ -311,7 +311,7 @@ def test_arrow_and_spark_rewrite_in_one_commit(
 ) -> None:
     fields = {"id": "long", "day": "date", "p": "integer"}
     table = TableBuilder(tmp_path).create(partition_columns=["p"], fields=fields)
-    for p, footer in ((0, UNTOLD), (1, {})):
+    for p, footer in ((0, NO_CALENDAR), (1, {})):
         for name in ("a #%20", "b"):
             made = file_of(tmp_path, f"{p}{name}.parquet", days(p, 7), footer=footer)
             made["add"] |= {
@@ -333,8 +333,8 @@ def test_a_row_that_spark_lost_fails_the_bin(
     tmp_path: Path, spark: SparkSession, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = TableBuilder(tmp_path).create(fields={"id": "long", "day": "date"})
-    table.commit([file_of(tmp_path, "1.parquet", days(4, 5), footer=UNTOLD)])
-    table.commit([file_of(tmp_path, "2.parquet", days(6), footer=UNTOLD)])
+    table.commit([file_of(tmp_path, "1.parquet", days(4, 5), footer=NO_CALENDAR)])
+    table.commit([file_of(tmp_path, "2.parquet", days(6), footer=NO_CALENDAR)])
     on_disk = set(tmp_path.rglob("*"))
     losing(monkeypatch, lambda rows: rows.where("id <> 5"))
 
@@ -402,7 +402,7 @@ def test_columns_are_found_by_their_id(
     ]
     for version, name in enumerate(("1.parquet", "2.parquet"), 1):
         columns = pa.table([[version], pa.array([5], pa.date32())], pa.schema(fields))
-        commit(tmp_path, version, file_of(tmp_path, name, columns, footer=UNTOLD))
+        commit(tmp_path, version, file_of(tmp_path, name, columns, footer=NO_CALENDAR))
     before = texts(spark, tmp_path)
 
     report = compacting(tmp_path).compact()
@@ -430,7 +430,7 @@ def test_the_session_of_the_user_stays_as_it_is(
 ) -> None:
     table = TableBuilder(tmp_path).create(fields={"id": "long", "day": "date"})
     for name in ("1.parquet", "2.parquet"):
-        table.commit([file_of(tmp_path, name, days(4, 5), footer=UNTOLD)])
+        table.commit([file_of(tmp_path, name, days(4, 5), footer=NO_CALENDAR)])
     before = {row.key: row.value for row in spark.sql("SET").collect()}
 
     report = compacting(tmp_path).compact()

@@ -8,11 +8,11 @@ import pytest
 from maint_assets.compaction.ordering import cubes
 from maint_assets.compaction.ordering.order import PROVIDER, Ordering
 from maint_assets.compaction.plan import Selection
-from maint_assets.compaction.planning.candidates import Judge, candidates
+from maint_assets.compaction.planning.candidates import Criteria, candidates
 from maint_assets.compaction.planning.packing import compaction_bins
 from maint_assets.delta.schema import Field, Primitive
 from maint_assets.snapshot.whole.schemas import ADD_ARROW, LIVE_ADDS_ARROW
-from maint_assets_tests.compaction.planning.adds import ROOT, add
+from maint_assets_tests.support.adds import ROOT, add
 
 Z_ORDER = Ordering((("A",),), (("a",),), clustering=False)
 CLUSTERING = Ordering((("A",),), (("a",),), clustering=True)
@@ -36,8 +36,8 @@ def planned(
         pa.repeat(pa.scalar(value=False), len(adds)),
     ]
     batch = pa.RecordBatch.from_arrays(arrays, schema=LIVE_ADDS_ARROW)
-    judge = Judge(ROOT, parts, asked, ordering=ordering)
-    found = compaction_bins(candidates([batch], judge), asked, ordering=True)
+    criteria = Criteria(ROOT, parts, asked, ordering=ordering)
+    found = compaction_bins(candidates([batch], criteria), asked, ordering=True)
     rows = [row for some in found for row in some.to_pylist()]
     bins: dict[str, list[str]] = {}
     for row in rows:

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from maint_assets.compaction.plan import Selection
 from maint_assets.compaction.planning.budget import within_budget
-from maint_assets.compaction.planning.candidates import Judge, candidates
+from maint_assets.compaction.planning.candidates import Criteria, candidates
 from maint_assets.compaction.planning.packing import compaction_bins, packed_bins
 from maint_assets.compaction.planning.tasks import RewriteTask, commit_batches
 from maint_assets.datasets.parts import PartSlice
 from maint_assets.delta.actions import Add
 from maint_assets.delta.schema import Field, Primitive
 from maint_assets.snapshot.whole.schemas import ADD_ARROW, LIVE_ADDS_ARROW
-from maint_assets_tests.compaction.planning.adds import ROOT, add
+from maint_assets_tests.support.adds import ROOT, add
 
 DAY = Field("day", "day", Primitive("date"), None, {})
 
@@ -40,7 +40,7 @@ def planned(
         pa.repeat(pa.scalar(value=False), len(adds)),
     ]
     batch = pa.RecordBatch.from_arrays(arrays, schema=LIVE_ADDS_ARROW)
-    found = compaction_bins(candidates([batch], Judge(ROOT, partitions, asked)), asked)
+    found = compaction_bins(candidates([batch], Criteria(ROOT, partitions, asked)), asked)
     if max_bytes is not None:
 
         def promising(held: Iterable[Add]) -> bool:
@@ -163,14 +163,14 @@ def test_files_with_deleted_rows_or_without_statistics_are_rewritten_alone() -> 
         add("some", size=100, rows=100, deleted=5),
         add("many", size=100, rows=100, deleted=6),
         add("unknown", size=90, rows=None, deleted=1),
-        add("untold", size=90, rows=None),
+        add("without_rows", size=90, rows=None),
     ]
 
     bins, reasons = planned(adds)
 
-    assert sorted(bins.values()) == [["many"], ["unknown"], ["untold"]]
+    assert sorted(bins.values()) == [["many"], ["unknown"], ["without_rows"]]
     assert (reasons["few"], reasons["some"]) == ("large", "large")
-    assert (reasons["many"], reasons["untold"]) == ("deleted_rows", "no_stats")
+    assert (reasons["many"], reasons["without_rows"]) == ("deleted_rows", "no_stats")
 
 
 def test_sizes_are_those_of_live_rows() -> None:
@@ -258,7 +258,7 @@ def test_a_plan_of_the_same_files_has_the_same_bins() -> None:
 
 
 @given(sizes=st.lists(st.integers(1, 50), max_size=20), most=st.integers(1, 60))
-def test_commits_take_packages_in_order_up_to_their_bytes(sizes: list[int], most: int) -> None:
+def test_commits_take_task_groups_in_order_up_to_their_bytes(sizes: list[int], most: int) -> None:
     found = [
         RewriteTask(PartSlice("p", "", at, 1), size, 1, size, 1, str(at), ordered=False)
         for at, size in enumerate(sizes)

@@ -176,7 +176,7 @@ def test_int96_is_exact_far_from_today(tmp_path: Path) -> None:
         holding_again(found, schema_of(("c", "timestamp_ntz"))).batches()
 
 
-def test_int96_is_told_behind_columns_of_other_libraries(tmp_path: Path) -> None:
+def test_int96_is_recognised_behind_columns_of_other_libraries(tmp_path: Path) -> None:
     moments = pa.array([utc(1500)], UTC_US)
     pair = pa.opaque(pa.struct([("a", pa.int64()), ("b", pa.int64())]), "pair", "other")
     columns = pa.table({"u": pa.nulls(1, pa.uuid()), "o": pa.nulls(1, pair), "c": moments})
@@ -250,7 +250,7 @@ def test_defaults_of_columns_are_never_applied(tmp_path: Path) -> None:
     assert values(holding(tmp_path, pa.table({"a": [1]}), schema)) == [None]
 
 
-def test_columns_with_dots_are_told_from_fields(tmp_path: Path) -> None:
+def test_columns_with_dots_are_distinguished_from_fields(tmp_path: Path) -> None:
     columns = pa.table({"a": [{"b": 1}], "a.b": [2]})
     inner = {"type": "struct", "fields": [{"name": "b", "type": "long"}]}
 
@@ -428,13 +428,13 @@ def tracked(path: Path, columns: pa.Table, **fields: Any) -> Opened:
 def test_rows_keep_the_ids_they_have_or_get_those_of_their_file(tmp_path: Path) -> None:
     plain = pa.table({"c": [1, 2]})
     ids = {"_id": pa.array([7, None]), "_version": pa.array([None, 3], pa.int64())}
-    told = {"base_row_id": 100, "default_row_commit_version": 9}
+    recorded = {"base_row_id": 100, "default_row_commit_version": 9}
 
-    assert read(tracked(tmp_path, plain, **told)) == [
+    assert read(tracked(tmp_path, plain, **recorded)) == [
         {"c": 1, "_id": 100, "_version": 9},
         {"c": 2, "_id": 101, "_version": 9},
     ]
-    assert read(tracked(tmp_path, pa.table({"c": [1, 2], **ids}), **told)) == [
+    assert read(tracked(tmp_path, pa.table({"c": [1, 2], **ids}), **recorded)) == [
         {"c": 1, "_id": 7, "_version": 9},
         {"c": 2, "_id": 101, "_version": 3},
     ]

@@ -369,7 +369,7 @@ def test_dictionaries_that_are_large_together_are_written_as_they_are(tmp_path: 
     assert column_of(file, "cat").has_dictionary_page
 
 
-def test_a_file_that_cannot_be_opened_is_told_of_as_ever(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_raises_its_usual_error(tmp_path: Path) -> None:
     table_of(tmp_path, FEW, FEW)
     (tmp_path / "1.parquet").unlink()
 

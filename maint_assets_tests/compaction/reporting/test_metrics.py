@@ -107,7 +107,7 @@ def test_what_is_left_out_are_numbers_of_deltas_engine(
 
 
 @pytest.mark.oracle
-def test_what_delta_tells_wrong_is_right(
+def test_metrics_that_delta_gets_wrong_are_right(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:
     """The times, and the columns with statistics: one of the three is a partition column."""
@@ -163,8 +163,8 @@ def test_columns_with_statistics_are_those_that_new_files_have_them_of(
 
     found = metrics(compacting(tmp_path))
 
-    told = json.loads(str(next(iter(live(tmp_path).values())).stats))
-    assert found["numTableColumnsWithStats"] == columns == len(told.get("nullCount", {}))
+    stats = json.loads(str(next(iter(live(tmp_path).values())).stats))
+    assert found["numTableColumnsWithStats"] == columns == len(stats.get("nullCount", {}))
 
 
 def _field(name: str) -> dict[str, Any]:

@@ -198,7 +198,7 @@ def test_a_file_is_made_again_where_a_negative_zero_comes_late(
 
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
-def test_a_negative_zero_is_told_from_other_numbers(kind: pa.DataType) -> None:
+def test_a_negative_zero_is_distinguished_from_other_numbers(kind: pa.DataType) -> None:
     others = pa.array([0.0, -1.0, float("nan"), -float("nan"), -float("inf"), None], kind)
 
     assert not new_file._has_negative_zero(others)

@@ -18,7 +18,7 @@ from maint_assets.log_cleanup.log_directory import LogDirectory, log_directory
 from maint_assets.snapshot import replay
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
-from maint_assets_tests.log_cleanup.logs import places_of, plan_of, planned_rows, terms_of
+from maint_assets_tests.log_cleanup.logs import locations_of, plan_of, planned_rows, terms_of
 from maint_assets_tests.log_cleanup.wrong_checkpoints import (
     ALIKE,
     WRONG,
@@ -155,7 +155,9 @@ def test_a_proven_anchor_that_changes_before_the_deletion_is_refused(
     before = sorted(builder.log.iterdir())
 
     with pytest.raises(StalePlanError, match="is gone or was changed"):
-        delete_planned(rows.to_batches(), plan, places_of(plan, tmp_path / "ledger"), anchor=anchor)
+        delete_planned(
+            rows.to_batches(), plan, locations_of(plan, tmp_path / "ledger"), anchor=anchor
+        )
 
     assert sorted(builder.log.iterdir()) == before
 

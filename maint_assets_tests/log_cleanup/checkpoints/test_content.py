@@ -20,7 +20,7 @@ from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.storage.location import Location
 from maint_assets_tests.log_cleanup.logs import (
     commits,
-    places_of,
+    locations_of,
     plan_of,
     planned,
     planned_rows,
@@ -83,13 +83,13 @@ def test_a_checkpoint_that_commits_contradict_is_no_anchor(
     tmp_path: Path, what: str, checkpoints: tuple[int, ...]
 ):
     builder = story(tmp_path, *checkpoints)
-    edit, told = WRONG[what]
+    edit, message = WRONG[what]
     edit_rows(top(builder, 10), edit)
 
     found = planned(tmp_path)[1]
 
     assert found.anchor_version == (5 if 5 in checkpoints else None)
-    assert told in found.rejected[0]
+    assert message in found.rejected[0]
 
 
 def test_what_the_checksum_counts_right_may_still_be_wrong(tmp_path: Path):
@@ -243,13 +243,13 @@ def test_an_application_that_could_expire_for_a_while_may_be_left_out(tmp_path: 
 @pytest.mark.parametrize("what", WRONG_OF_FILES)
 def test_other_partition_values_or_statistics_are_no_anchor(tmp_path: Path, what: str):
     builder = partitioned(tmp_path, 5, 10)
-    edit, told = WRONG_OF_FILES[what]
+    edit, message = WRONG_OF_FILES[what]
     edit_rows(top(builder, 10), edit)
 
     found = planned(tmp_path)[1]
 
     assert found.anchor_version == 5
-    assert told in found.rejected[0]
+    assert message in found.rejected[0]
 
 
 @pytest.mark.parametrize("what", ALIKE)
@@ -322,7 +322,7 @@ def test_an_anchor_whose_content_changed_since_the_plan_is_refused(tmp_path: Pat
     (tmp_path / "ledger").mkdir()
 
     with pytest.raises(StalePlanError, match="other live files"):
-        delete_planned(rows.to_batches(), plan, places_of(plan, tmp_path / "ledger"))
+        delete_planned(rows.to_batches(), plan, locations_of(plan, tmp_path / "ledger"))
 
     assert sorted(builder.log.iterdir()) == before
 
@@ -335,7 +335,7 @@ def test_a_deletion_that_was_broken_off_goes_on_without_the_commits(tmp_path: Pa
         (builder.log / f"{version:020d}.json").unlink()
     (tmp_path / "ledger").mkdir()
 
-    done = delete_planned(rows.to_batches(), plan, places_of(plan, tmp_path / "ledger"))
+    done = delete_planned(rows.to_batches(), plan, locations_of(plan, tmp_path / "ledger"))
 
     assert done.outcomes["commit"] == {"missing": 8, "deleted": 2}
     assert done.earliest_version == 10

@@ -12,12 +12,12 @@ from maint_assets.log_cleanup.checkpoints.hashes import contradicting, statistic
 from maint_assets.log_cleanup.checkpoints.soundness import Soundness, soundness_of_each
 from maint_assets.log_cleanup.log_directory import log_directory
 from maint_assets.storage.location import Location
-from maint_assets_tests.commit.checkpoint.writing import log, written
 from maint_assets_tests.support.builder import TableBuilder
+from maint_assets_tests.support.checkpoint_writing import log, written
 from maint_assets_tests.support.edits import edit_rows
 
 FIELDS = {"id": "long", "name": "string", "x": "double", "t": "timestamp"}
-TOLD: dict[str, Any] = {
+WRITTEN: dict[str, Any] = {
     "null": None,
     "empty text": "",
     "no field": "{}",
@@ -52,12 +52,12 @@ def soundnesses(path: Path) -> list[Soundness]:
 def test_no_writer_of_checkpoints_makes_statistics_up(
     spark: SparkSession, tmp_path: Path, writer: str
 ):
-    for number, told in enumerate(TOLD.values()):
-        if writer == "delta-rs" and told in {"", "[]"}:
+    for number, stats in enumerate(WRITTEN.values()):
+        if writer == "delta-rs" and stats in {"", "[]"}:
             continue
         path = tmp_path / str(number)
         table = TableBuilder(path).create(fields=FIELDS, configuration=BY_DELTA.get(writer, {}))
-        table.add("a", stats=told).add("b", stats=told)
+        table.add("a", stats=stats).add("b", stats=stats)
         if writer == "delta-rs":
             DeltaTable(path).create_checkpoint()
         elif writer == "ours":
@@ -65,7 +65,7 @@ def test_no_writer_of_checkpoints_makes_statistics_up(
         else:
             log(spark, path).checkpoint()
 
-        assert soundnesses(path) == [Soundness()], told
+        assert soundnesses(path) == [Soundness()], stats
 
 
 MADE_UP = {
@@ -75,9 +75,11 @@ MADE_UP = {
 
 
 @pytest.mark.parametrize("what", MADE_UP)
-@pytest.mark.parametrize("told", [None, "{}", "null"])
-def test_statistics_that_no_commit_tells_are_a_fault(tmp_path: Path, what: str, told: str | None):
-    table = TableBuilder(tmp_path).create().add("a", stats=told).checkpoint()
+@pytest.mark.parametrize("stats", [None, "{}", "null"])
+def test_statistics_that_no_commit_contains_are_a_fault(
+    tmp_path: Path, what: str, stats: str | None
+):
+    table = TableBuilder(tmp_path).create().add("a", stats=stats).checkpoint()
     (file,) = table.log.glob("*.checkpoint.parquet")
 
     def made_up(row: dict[str, Any]) -> None:
@@ -120,7 +122,7 @@ def test_bounds_that_were_parsed_contradict_only_where_no_commit_has_any(
     assert contradicting(parsed, statistics([made], of_commit=True)[1]).tolist() == [is_other]
 
 
-def test_a_number_of_rows_is_told_from_none_at_all():
+def test_a_number_of_rows_is_distinguished_from_none_at_all():
     rows, _ = statistics([None, '{"numRecords":0}', '{"numRecords":1}'], of_commit=True)
     found, _ = statistics([json.dumps({"numRecords": at}) for at in range(3)], of_commit=False)
 

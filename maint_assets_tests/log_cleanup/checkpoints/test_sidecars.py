@@ -14,7 +14,7 @@ from maint_assets.log_cleanup import deletion
 from maint_assets.log_cleanup.deletion import delete_planned
 from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import (
-    places_of,
+    locations_of,
     plan_of,
     planned,
     planned_rows,
@@ -184,7 +184,7 @@ def test_a_sidecar_that_a_checkpoint_names_since_the_last_batch_stays(tmp_path: 
         (builder.log / old.name.replace(f"{3:020d}", f"{20:020d}")).write_text(text)
         yield from rows.slice(at).to_batches()
 
-    done = delete_planned(batches(), plan, places_of(plan, tmp_path / "ledger"))
+    done = delete_planned(batches(), plan, locations_of(plan, tmp_path / "ledger"))
 
     assert len(left) >= 1
     assert all((tmp_path / "t" / path).exists() for path in left)
@@ -228,7 +228,7 @@ def test_a_nested_sidecar_that_is_lost_between_two_batches_stops_the_deletion(
         yield from batches[1:]
 
     with pytest.raises(StalePlanError, match="is gone or was changed"):
-        delete_planned(loses(), plan, places_of(plan, tmp_path / "ledger"))
+        delete_planned(loses(), plan, locations_of(plan, tmp_path / "ledger"))
 
     assert found.anchor_version == 10
     assert not (builder.log / f"{1:020d}.json").exists()

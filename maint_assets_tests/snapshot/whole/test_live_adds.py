@@ -107,8 +107,8 @@ def test_adds_of_commits_that_remove_their_files_too_are_disputed(
 
     rows = collected(spark, table.path)
 
-    told = {row["log_key"]: row["disputed"] for row in rows}
-    assert told == dict.fromkeys(["old", "again", "early", "kept", "late", "both1"], False) | {
+    by_key = {row["log_key"]: row["disputed"] for row in rows}
+    assert by_key == dict.fromkeys(["old", "again", "early", "kept", "late", "both1"], False) | {
         "both-1": True
     }
 

@@ -22,7 +22,7 @@ BOUNDS = pa.struct([
     ("s", pa.struct([("a.b", pa.string())])),
 ])
 KIND = pa.struct([("numRecords", pa.int64()), ("minValues", BOUNDS)])
-TOLD: dict[str, Any] = {
+WRITTEN: dict[str, Any] = {
     "numRecords": 2,
     "minValues": {
         "i": 1,
@@ -41,11 +41,11 @@ def typed(*texts: str | None) -> pa.Array:
 
 
 def test_parsed_statistics_become_the_text_that_they_were() -> None:
-    parsed = typed(json.dumps(TOLD), None, '{"numRecords":0}')
+    parsed = typed(json.dumps(WRITTEN), None, '{"numRecords":0}')
 
     found = [text and json.loads(text) for text in json_stats(parsed, frozenset()).to_pylist()]
 
-    assert found == [TOLD, None, {"numRecords": 0}]
+    assert found == [WRITTEN, None, {"numRecords": 0}]
 
 
 def test_decimals_keep_every_digit() -> None:
@@ -57,14 +57,14 @@ def test_decimals_keep_every_digit() -> None:
 def test_columns_have_their_statistics_whatever_their_names_are_written_in() -> None:
     bounds = pa.struct([("Ä", pa.decimal128(5, 2)), ("a", pa.int64()), ("列", BOUNDS)])
     kind = pa.struct([("numRecords", pa.int64()), ("minValues", bounds)])
-    told = {"numRecords": 1, "minValues": {"Ä": 0.1, "a": 2, "列": TOLD["minValues"]}}
-    escaped, plain = json.dumps(told), json.dumps(told, ensure_ascii=False)
+    written = {"numRecords": 1, "minValues": {"Ä": 0.1, "a": 2, "列": WRITTEN["minValues"]}}
+    escaped, plain = json.dumps(written), json.dumps(written, ensure_ascii=False)
     wrong = json.dumps({"numRecords": 2, "minValues": {"Ä": "x"}})
 
     parsed = typed_stats(pa.array([escaped, plain, wrong]), kind)
 
     found = [text and json.loads(text) for text in json_stats(parsed, frozenset()).to_pylist()]
-    expected = {"numRecords": 1, "minValues": told["minValues"] | {"Ä": 0.10}}
+    expected = {"numRecords": 1, "minValues": written["minValues"] | {"Ä": 0.10}}
     assert found == [expected, expected, {"numRecords": 2}]
     assert parsed[0].as_py()["minValues"]["Ä"] == Decimal("0.10")
 
@@ -73,8 +73,8 @@ def test_columns_have_their_statistics_whatever_their_names_are_written_in() -> 
 def test_columns_have_their_statistics_whatever_their_names_hold(name: str) -> None:
     bounds = pa.struct([(name, pa.decimal128(5, 2)), ("é", BOUNDS), ("a", pa.int64())])
     kind = pa.struct([("numRecords", pa.int64()), ("minValues", bounds)])
-    told = {"numRecords": 1, "minValues": {name: 0.1, "é": TOLD["minValues"], "a": 7}}
-    escaped, plain = json.dumps(told), json.dumps(told, ensure_ascii=False)
+    written = {"numRecords": 1, "minValues": {name: 0.1, "é": WRITTEN["minValues"], "a": 7}}
+    escaped, plain = json.dumps(written), json.dumps(written, ensure_ascii=False)
     wrong = json.dumps({"numRecords": 2, "minValues": {name: "x"}})
     more = json.dumps({"numRecords": 3, "minValues": None, "other": [1]})
 
@@ -101,7 +101,7 @@ def test_value_that_is_none_of_its_type_is_null_alone() -> None:
         '{"numRecords":2,"minValues":{"i":4000000000}}',
     ]
 
-    rows = typed(*texts, "{", json.dumps(TOLD)).to_pylist()
+    rows = typed(*texts, "{", json.dumps(WRITTEN)).to_pylist()
 
     assert rows[0]["numRecords"] == 1 and rows[0]["minValues"]["d"] is None
     assert rows[1] == {"numRecords": 2, "minValues": None} and rows[2] is None

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maint_assets.assets.acting import settle_former
+from maint_assets.assets.deleting_tasks import settle_former
 from maint_assets.datasets.columns import arrow_schema
 from maint_assets.datasets.intents import open_intents, write_intent
 from maint_assets.datasets.ledger import settle
@@ -70,7 +70,7 @@ def test_what_a_killed_run_left_is_looked_for_where_its_table_lay(
     chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The table of that name may now be at another path, without any of the files."""
-    monkeypatch.setattr("maint_assets.assets.acting._settled", lambda *_, **__: 1)
+    monkeypatch.setattr("maint_assets.assets.deleting_tasks._settled", lambda *_, **__: 1)
     chain.vacuum()
     (mark,) = (tmp_path / "out" / "t" / "unsettled").iterdir()
     ledger = chain.launcher.store.dataset("t", *mark.name.split(".")).rows_location

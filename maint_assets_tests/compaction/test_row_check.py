@@ -86,8 +86,8 @@ def test_a_file_with_other_rows_fails_its_bin_and_is_removed(
     assert [(row["role"], row["state"], row["verified"]) for row in found] == [
         ("input", "failed", False)
     ] * 2
-    said = "cannot be read again" if fault == "truncated" else "holds other rows than its inputs"
-    assert said in found[0]["reason"] and "nothing was committed" in found[0]["reason"]
+    reason = "cannot be read again" if fault == "truncated" else "holds other rows than its inputs"
+    assert reason in found[0]["reason"] and "nothing was committed" in found[0]["reason"]
     assert files(tmp_path) == before
 
 
@@ -158,7 +158,7 @@ def test_nothing_else_sees_that_rows_have_other_values(tmp_path: Path, inject: I
     assert not any(row["verified"] for row in found)
 
 
-def test_the_same_rows_are_told_of_each_file(tmp_path: Path) -> None:
+def test_equal_rows_are_reported_for_each_file(tmp_path: Path) -> None:
     table = TableBuilder(tmp_path).create(features=["deletionVectors"])
     table.add("a", rows=9).add("b").delete_rows("a", 0, 5)
 
@@ -184,7 +184,7 @@ def test_a_bin_of_which_no_row_lives_is_compared_too(
 
 
 @pytest.mark.parametrize("extent", ["off", "sampled", "full"])
-def test_a_run_compares_and_tells_what_it_was_asked(
+def test_a_run_compares_and_reports_the_requested_extent(
     extent: Any, tmp_path: Path, compacting: Compacting
 ) -> None:
     """Three bins in separate commits: the sample is the same for all of them."""
@@ -221,8 +221,8 @@ def test_a_faulty_writer_on_the_executors_commits_nothing(tmp_path: Path) -> Non
     )
 
     assert done.returncode == 1 and "2 of 2 bins failed" in done.stderr
-    told = json.loads(done.stdout)
-    assert (told["failed_bins"], told["version_after"], told["verified_bins"]) == (2, None, 0)
-    assert all("holds other rows than its inputs" in reason for reason in told["not_committed"])
+    report = json.loads(done.stdout)
+    assert (report["failed_bins"], report["version_after"], report["verified_bins"]) == (2, None, 0)
+    assert all("holds other rows than its inputs" in reason for reason in report["not_committed"])
     assert files(table.path) == before
     assert len(list(table.log.glob("*.json"))) == 3

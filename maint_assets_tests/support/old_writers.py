@@ -57,5 +57,5 @@ def file_of(
     }  # fmt: skip
 
 
-UNTOLD = {"org.apache.spark.sql.parquet.row.metadata": "{}"}
+NO_CALENDAR = {"org.apache.spark.sql.parquet.row.metadata": "{}"}
 """A footer of Spark before 2.4.1: without its version, and so without the calendar."""

@@ -1,4 +1,4 @@
-"""Signals for the code that launches a run in this process: Dagster drops the last ones."""
+"""Record signals while a run executes in this process, also those that Dagster drops at its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_READ = 4096
 
 
 @contextlib.contextmanager
-def hearing() -> Iterator[Callable[[], bool]]:
+def recorded_signals() -> Iterator[Callable[[], bool]]:
     """Context that records signals, also those that Dagster drops at the end of a run.
 
     SIGHUP is taken as SIGTERM, which Dagster keeps between two stages. Main thread only.
@@ -30,7 +30,7 @@ def hearing() -> Iterator[Callable[[], bool]]:
         each.settimeout(0)
     came = set[int]()
 
-    def is_heard() -> bool:
+    def is_signalled() -> bool:
         with contextlib.suppress(BlockingIOError):
             came.update(reader.recv(_MOST_READ))
         return not came.isdisjoint(SIGNALS)
@@ -38,7 +38,7 @@ def hearing() -> Iterator[Callable[[], bool]]:
     with reader, writer, _hangup_as_term():
         before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         try:
-            yield is_heard
+            yield is_signalled
         finally:
             signal.set_wakeup_fd(before)
 

@@ -28,8 +28,8 @@ from maint_assets_tests.log_cleanup.conftest import CleaningOf
 from maint_assets_tests.log_cleanup.logs import (
     NOW_MS,
     daily_log,
+    locations_of,
     of_versions,
-    places_of,
     plan_of,
     sidecar_log,
     single,
@@ -68,9 +68,9 @@ def test_exactly_the_plan_goes_and_all_that_is_kept_reads_as_before(
     }
 
 
-@pytest.mark.parametrize(("handled", "told"), [(4, True), (9, False)])
-def test_our_own_vacuum_in_mode_lite_that_lags_behind_is_told(
-    tmp_path: Path, cleaning_of: CleaningOf, handled: int, told: bool
+@pytest.mark.parametrize(("handled", "is_reported"), [(4, True), (9, False)])
+def test_our_own_vacuum_in_mode_lite_that_lags_behind_is_reported(
+    tmp_path: Path, cleaning_of: CleaningOf, handled: int, is_reported: bool
 ):
     daily_log(tmp_path, checkpoints=(5, 10))
     chain = cleaning_of(tmp_path)
@@ -80,8 +80,8 @@ def test_our_own_vacuum_in_mode_lite_that_lags_behind_is_told(
 
     notes = chain.plan_cleanup().planned.notes
 
-    expected = "our VACUUM has come to version 4: mode lite needs mode full once first"
-    assert (expected in notes) is told
+    expected = "maint_assets' VACUUM has handled version 4: run mode full once before mode lite"
+    assert (expected in notes) is is_reported
 
 
 def test_a_plan_whose_rows_were_changed_is_not_executed(tmp_path: Path, cleaning_of: CleaningOf):
@@ -161,7 +161,9 @@ def test_deltas_messages_are_logged(
     assert f"Deleted 21 log files {older}" in caplog.messages
 
 
-def test_files_that_changed_or_went_meanwhile_are_told(tmp_path: Path, cleaning_of: CleaningOf):
+def test_files_that_changed_or_vanished_meanwhile_are_reported(
+    tmp_path: Path, cleaning_of: CleaningOf
+):
     builder = daily_log(tmp_path, checkpoints=(5, 10))
     chain = cleaning_of(tmp_path)
     report = chain.plan_cleanup()
@@ -225,7 +227,7 @@ def _upgrade(builder: TableBuilder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "told"),
+    ("change", "error", "message"),
     [
         (_lose, StalePlanError, "cannot begin with checkpoint 10: it is gone"),
         (_damage, StalePlanError, "cannot begin with checkpoint 10: checkpoint"),
@@ -241,7 +243,7 @@ def test_nothing_goes_when_the_table_is_another_one_than_was_planned_on(
     cleaning_of: CleaningOf,
     change: Callable[[TableBuilder], None],
     error: type[MaintError],
-    told: str,
+    message: str,
 ):
     builder = daily_log(tmp_path, checkpoints=(5, 10))
     chain = cleaning_of(tmp_path, retention=None, now_ms=NOW_MS + 4 * DAY_MS)
@@ -249,7 +251,7 @@ def test_nothing_goes_when_the_table_is_another_one_than_was_planned_on(
     change(builder.at(days_ago=0))
     before = _names(builder)
 
-    with pytest.raises(error, match=re.escape(told)):
+    with pytest.raises(error, match=re.escape(message)):
         chain.clean(report)
 
     assert _names(builder) == before
@@ -330,7 +332,7 @@ def test_what_no_plan_would_name_is_never_deleted(
     rows = pa.RecordBatch.from_pylist([row], arrow_schema(EXPIRED_SCHEMA))
 
     plan = plan_of(path, 1, anchor=10)
-    done = delete_planned([rows], plan, places_of(plan, ledger))
+    done = delete_planned([rows], plan, locations_of(plan, ledger))
 
     assert done.outcomes == {kind: {"skipped": 1}}
     assert (path / name).exists()
@@ -402,18 +404,18 @@ def test_no_anchor_is_written_of_a_version_that_readers_see_differently(
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "message"),
     [
         ({"retention": "-1 days"}, "can't be less than 0"),
         ({"retention": "29 days", "allow_short_retention": False}, "below the table's log ret"),
     ],
 )
 def test_a_retention_that_is_too_short_is_refused(
-    tmp_path: Path, cleaning_of: CleaningOf, asked: dict[str, Any], told: str
+    tmp_path: Path, cleaning_of: CleaningOf, asked: dict[str, Any], message: str
 ):
     daily_log(tmp_path, checkpoints=(5, 10))
 
-    with pytest.raises(RetentionError, match=told):
+    with pytest.raises(RetentionError, match=message):
         cleaning_of(tmp_path, **asked).plan_cleanup()
 
 

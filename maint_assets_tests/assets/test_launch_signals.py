@@ -11,7 +11,7 @@ import pytest
 
 from maint_assets.assets import factory
 from maint_assets.assets.chain import STAGES
-from maint_assets.assets.hearing import hearing
+from maint_assets.assets.launch_signals import recorded_signals
 from maint_assets.assets.stage_run import StageRun
 from maint_assets.assets.stage_store import Dataset, StageResult
 from maint_assets.cli.launcher import Launched, Launcher
@@ -46,18 +46,18 @@ def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launcher:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.usefixtures("unheard")
-def test_a_signal_that_another_handler_forgets_is_heard(number: signal.Signals) -> None:
-    with hearing() as is_heard:
-        assert not is_heard()
+def test_a_signal_that_another_handler_forgets_is_signalled(number: signal.Signals) -> None:
+    with recorded_signals() as is_signalled:
+        assert not is_signalled()
         os.kill(os.getpid(), number)
-        assert is_heard()
-        assert is_heard()
+        assert is_signalled()
+        assert is_signalled()
 
 
 def test_a_hangup_is_as_before_afterwards() -> None:
     before = signal.getsignal(signal.SIGHUP)
 
-    with hearing():
+    with recorded_signals():
         pass
 
     assert signal.getsignal(signal.SIGHUP) == before

@@ -29,7 +29,7 @@ WAIT_SECONDS = 30.0
 """How long the end of a stage waits for tasks that still delete."""
 
 LEASE_SECONDS = 600.0
-"""How long a batch that another machine began is taken to be still running."""
+"""Lease of a batch started on another host: until then it counts as running."""
 
 _UNSETTLED = "unsettled"
 """Directory in a table's workspace with a mark for each ledger that may have open batches."""
@@ -41,7 +41,7 @@ _LEDGERS = {
 
 
 @contextlib.contextmanager
-def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
+def deleting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
     """Context in which tasks delete. On exit no task deletes, and each deleted path has its row.
 
     Raises StoppedError, with the number of deleted paths, after an interrupt.
@@ -49,8 +49,8 @@ def acting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
     ledger = run.output.rows_location
     run.refuse_stopping()
     _end_former_attempt(run)
-    if run.session is not None:  # before the look, or a signal between the two gives no sign
-        run.session.interrupts.tell_tasks = partial(intents.request_stop, ledger)
+    if run.session is not None:  # before the check: a signal in between would give no sign
+        run.session.interrupts.stop_tasks = partial(intents.request_stop, ledger)
     run.refuse_stopping()
     mark = _marked(run)
     try:
