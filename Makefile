@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo $(ROOT)/.uv/
 RUN := $(UV) run --no-sync
 JAVA := JAVA_HOME="$$($(RUN) python -m maint_assets_tests.oracles.setup --java-home)"
 
-.PHONY: setup sync browser fast test check demo bench bench-compaction bench-append bench-logs bench-checkpoint stories races package clean
+.PHONY: setup sync browser fast test check demo demo-s3 bench bench-compaction bench-append bench-logs bench-checkpoint stories races package clean
 
 setup: sync
 	$(RUN) python -m maint_assets_tests.oracles.setup
@@ -46,6 +46,10 @@ check: sync
 
 demo: sync
 	$(JAVA) $(RUN) maint-assets demo $(ARGS)
+
+# The same on a real S3 server from PyPI; nothing stays.
+demo-s3: sync
+	$(JAVA) $(RUN) python -m maint_assets_tests.demo_s3 $(ARGS)
 
 bench: setup
 	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks $(ARGS)
