@@ -23,6 +23,7 @@ MaintError
   StoppedError                    exit 1: an interrupt stopped the stage
   RewriteError                    exit 1: new files would not hold the rows of the old ones
   StorageError                    exit 1: a directory or file that cannot be read or written
+    UnorderedListingError         a store that lists keys in no order; it is listed as a whole then
   OrderError                      exit 2: columns that rows cannot be ordered by
   StageMissingError               exit 1: an upstream stage was never materialised
   PredicateError                  exit 2: a partition predicate that is not valid
@@ -150,6 +151,10 @@ class RewriteError(MaintError):
 
 class StorageError(MaintError):
     """A file or directory of a table, or of the workspace, cannot be read or written."""
+
+
+class UnorderedListingError(StorageError):
+    """A store lists keys in no order, as directory buckets of S3 Express do."""
 
 
 class StageMissingError(MaintError):

@@ -50,7 +50,8 @@ def commit_mark(location: Location, version: int) -> str:
     CorruptLogError.
     """
     name = commit_name(version)
-    _refuse_no_file(location, commit_path(version))
+    if location.is_local:  # a store has objects only
+        _refuse_no_file(location, commit_path(version))
     try:
         return read.digest(location, commit_path(version))
     except FileNotFoundError as error:

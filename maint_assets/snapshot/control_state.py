@@ -10,6 +10,7 @@ import msgspec
 
 from maint_assets.delta.actions import DomainMetadata, Txn, may_hold, parse_action
 from maint_assets.snapshot.control_actions import log_lines, non_file_rows, to_action
+from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +77,7 @@ def _of_checkpoint(head: TableHead) -> Iterator[Txn | DomainMetadata]:
 
 def _of_commits(head: TableHead) -> Iterator[Txn | DomainMetadata]:
     """Actions of the commits after the checkpoint, oldest first."""
-    for entry in head.segment.commits:
+    for entry in read.in_turn(head.location, head.segment.commits):
         lines = log_lines(head.location, entry)
         for line in (line for line in lines if may_hold(line, b"txn", b"domainMetadata")):
             action = parse_action(line, table=head.table, file=entry.file.name)

@@ -35,7 +35,7 @@ def actions_of(location: Location, units: Iterable[LogUnit]) -> Iterator[pa.Reco
     wins anyway. Raises CorruptLogError and LogGapError.
     """
     in_json = JsonRows(location)
-    for unit in units:
+    for unit in read.in_turn(location, units):
         if not unit.path.endswith(".parquet"):
             yield from in_json.read(unit)
             continue

@@ -263,7 +263,7 @@ def _tail_head(location: Location, commits: Iterable[LogEntry]) -> _Head:
     Reads back from the newest commit until both are found; parses only lines that may hold one.
     """
     head = _Head()
-    for entry in reversed(list(commits)):
+    for entry in read.in_turn(location, list(commits)[::-1]):
         found = _Head()
         for line in log_lines(location, entry):
             if may_hold(line, b"protocol", b"metaData"):

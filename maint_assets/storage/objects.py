@@ -18,10 +18,11 @@ from obstore.exceptions import BaseError, InvalidPathError
 from obstore.store import S3Store
 
 from maint_assets.errors import StorageError
+from maint_assets.storage.ahead import Ahead
 from maint_assets.storage.entries import Entries, FileEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, S3Config
@@ -35,9 +36,12 @@ PAGE_KEYS = 1_000
 FEW_PATHS = 32
 """A page that holds fewer of the wanted paths costs more than a look at each."""
 
+_EXPECTED: dict[tuple[Location, str], Ahead[str, bytes]] = {}
+"""The objects that somebody in this process reads next."""
+
 _CHUNK_BYTES = 8 * 1024 * 1024
 _FILE, _PREFIX = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
-_NEVER_OLD = 2**62
+NEVER_OLD = 2**62
 """The time of a prefix, which is no directory that could be deleted."""
 
 
@@ -103,8 +107,28 @@ def content(location: Location, path: str) -> bytes:
         return bytes(obstore.get(store_of(location), path).bytes())
 
 
+@contextmanager
+def reading(location: Location, files: Iterable[tuple[str, int]]) -> Generator[None, None, None]:
+    """Context in which ``chunks`` of small objects come ahead; ``files`` are paths and sizes."""
+    small = [(path, size) for path, size in files if size <= _CHUNK_BYTES]
+    ahead = Ahead[str, bytes](partial(content, location), files=THREADS)
+    ahead.expect(small)
+    expected = dict.fromkeys(((location, path) for path, _ in small), ahead)
+    _EXPECTED.update(expected)
+    try:
+        yield
+    finally:
+        for key in expected:
+            if _EXPECTED.get(key) is ahead:
+                del _EXPECTED[key]
+
+
 def chunks(location: Location, path: str) -> Iterator[bytes]:
     """Iterate over an object's bytes in chunks. Raises FileNotFoundError."""
+    ahead = _EXPECTED.pop((location, path), None)
+    if ahead is not None:
+        yield ahead.take(path)
+        return
     with as_os_error():
         for chunk in obstore.get(store_of(location), path).stream(min_chunk_size=_CHUNK_BYTES):
             yield bytes(chunk)
@@ -136,7 +160,7 @@ def directory(
         )
     found = Entries([], [], [], [])
     for each in listed["common_prefixes"]:
-        _append(found, (each.rstrip("/").rpartition("/")[2], _PREFIX, 0, _NEVER_OLD), wanted)
+        _append(found, (each.rstrip("/").rpartition("/")[2], _PREFIX, 0, NEVER_OLD), wanted)
     for each in _without_markers(location, path, listed["objects"]):
         _append(found, (_name(each), _FILE, each["size"], _ms(each)), wanted)
     yield found
@@ -153,7 +177,7 @@ def _without_markers(
     itself = prefix.rstrip("/")
     real = [each for each in listed if each["path"] != itself]
     empty = [each["path"] for each in real if not each["size"]]
-    there = dict(zip(empty, _looked_at(location, empty), strict=True))
+    there = dict(zip(empty, looked_at(location, empty), strict=True))
     return [each for each in real if there.get(each["path"], (0, 0)) is not None]
 
 
@@ -179,11 +203,12 @@ def sizes_and_mtimes(location: Location, paths: Sequence[str]) -> list[tuple[int
     with as_os_error():
         found = _listed_among(store_of(location), wanted)
     rest = [path for path in wanted if path not in found]
-    found |= zip(rest, _looked_at(location, rest), strict=True)
+    found |= zip(rest, looked_at(location, rest), strict=True)
     return [found[path] for path in paths]
 
 
-def _looked_at(location: Location, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+def looked_at(location: Location, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+    """``size_and_mtime`` by one request for each path, many at once."""
     if not paths:
         return []
     with ThreadPoolExecutor(THREADS) as threads:

@@ -6,17 +6,34 @@ The doors to ``local`` and ``objects``, which do it. Paths are relative to the l
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow.parquet as pq
 
-from maint_assets.storage import local, object_files, objects
+from maint_assets.storage import local, object_files, object_listing, objects
 from maint_assets.storage.entries import Entries, FileEntry, FileId, OpenFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from maint_assets.storage.location import Location
+
+
+class _Sized(Protocol):
+    """A file by its path and its size in bytes."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+
+
+File = TypeVar("File", bound=_Sized)
+
+NEVER_OLD = objects.NEVER_OLD
+"""The time of what is no file that could be deleted."""
 
 __all__ = ["Entries", "FileEntry", "FileId", "OpenFile"]
 
@@ -33,6 +50,19 @@ def files(location: Location, directory: str, *, first: str | None = None) -> li
 def content(location: Location, path: str) -> bytes:
     """The bytes of a small file. Raises FileNotFoundError, OSError for what is no file."""
     return _of(location).content(location, path)
+
+
+def in_turn(location: Location, files: Iterable[File]) -> Iterator[File]:
+    """Iterate over files whose ``lines`` are read in this order.
+
+    A store is asked for the next small ones while one is read.
+    """
+    if location.is_local:
+        yield from files
+        return
+    every = list(files)
+    with objects.reading(location, [(each.path, each.size) for each in every]):
+        yield from every
 
 
 def lines(location: Location, path: str) -> Iterator[bytes]:
@@ -122,6 +152,13 @@ def directory(
     Links are not followed; entries that vanish meanwhile are left out. Raises StorageError.
     """
     return _of(location).directory(location, path, wanted=wanted)
+
+
+def objects_between(
+    location: Location, after: str, until: str | None, *, ordered: bool
+) -> Iterator[pa.RecordBatch]:
+    """The objects of a store in a range of keys, as ``object_listing.listed`` returns them."""
+    return object_listing.listed(location, after=after, until=until, ordered=ordered)
 
 
 def count(location: Location, path: str) -> tuple[int, list[str]]:

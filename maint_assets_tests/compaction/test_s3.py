@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from maint_assets.cli.compaction import execute_compaction, plan_compaction
 from maint_assets.commit import overwriting
 from maint_assets.compaction import execution
 from maint_assets.config import StorageSettings
@@ -237,3 +239,30 @@ def test_files_of_another_table_in_the_bucket_are_read_by_a_clone(
     assert report.error is None and report.done is not None
     assert (report.done.files_removed, report.done.rows_added) == (3, 3)
     assert s3_server.keys("source") == keys
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_an_input_takes_at_most_two_requests(
+    spark: SparkSession, s3_server: s3.Server, tmp_path: Path, text: bool
+) -> None:
+    """One for the footer, where dictionaries may pass through, and one for all the rest."""
+    path, inputs = tmp_path / "t", 40
+    values = ["a", "b"] if text else [1.5, 2.5]
+    for _ in range(inputs):
+        write_deltalake(path, pa.table({"x": values}), mode="append")
+    table = s3_server.upload(path, f"requests-{text}")
+    with s3_server.proxied() as proxy:
+        settings = s3_server.settings.model_copy(update={"endpoint": proxy.endpoint})
+        chain = Chain.compacting_store(table, tmp_path / "ws", settings, verify_rows="off")
+        planned = plan_compaction(chain.launcher, chain.table)
+        before = proxy.requests.copy()
+
+        done = execute_compaction(chain.launcher, chain.table, planned, by="a test")
+
+        assert done.error is None and done.done is not None
+        assert done.done.files_removed == inputs
+        targets = proxy.targets[sum(before.values()) :]
+    files = Counter(target for target in targets if "/part-" in target and "GET " in target)
+    assert len(files) == inputs
+    assert max(files.values()) <= (2 if text else 1)
+    assert sum("_delta_log" not in target for target in targets) <= sum(files.values()) + 8

@@ -51,7 +51,7 @@ class Opened:
         """The hazards, each with the engine that keeps the rows."""
         found: list[Hazard | None] = []
         for add in self.adds:
-            with footer_of(self.location, add) as file:
+            with footer_of(self.location, add.path) as file:
                 found.append(hazard(file, add, self.target))
         return [each for each in found if each is not None]
 

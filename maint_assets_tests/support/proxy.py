@@ -21,6 +21,7 @@ class Proxy:
 
     def __init__(self, target: tuple[str, int], delay_s: float = 0.0) -> None:
         self.requests: Counter[str] = Counter()
+        self.targets: list[str] = []
         self.delay_s = delay_s
         self._target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -47,6 +48,7 @@ class Proxy:
             while request := _request(client):
                 head, body = request
                 self.requests[_kind(head)] += 1
+                self.targets.append(head.split(b"\r\n", 1)[0].decode())
                 time.sleep(self.delay_s)
                 server.sendall(head + body)
                 for chunk in _rest(client, head, len(body)):

@@ -22,7 +22,7 @@ from maint_assets.storage.location import Location
 from maint_assets_tests.support.proxy import Proxy
 
 BUCKET = "bucket"
-START_SECONDS = 60
+START_SECONDS, STARTS = 60, 3
 _ARGUMENTS = (
     "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-master.volumeSizeLimitMB=64",
     "-volume.max=500", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0",
@@ -115,24 +115,38 @@ class Server:
 @contextlib.contextmanager
 def running(directory: Path) -> Iterator[Server]:
     """A server that keeps its data in a directory."""
-    ports = [f"-{name}={port}" for name, port in zip(_PORTS, _free(len(_PORTS)), strict=True)]
+    for left in reversed(range(STARTS)):
+        ports = _free(len(_PORTS))
+        process, server = _started(directory, ports)
+        try:
+            _wait(process, server, directory / "log")
+        except RuntimeError:  # another program took one of its ports meanwhile
+            process.kill()
+            process.wait()
+            if not left:
+                raise
+            continue
+        try:
+            yield server
+        finally:
+            process.kill()  # it would wait for its clients for half a minute
+            process.wait()
+        return
+
+
+def _started(directory: Path, ports: list[int]) -> tuple[subprocess.Popen[bytes], Server]:
+    named = [f"-{name}={port}" for name, port in zip(_PORTS, ports, strict=True)]
     program = Path(sys.executable).with_name("weed")
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
-            [program, "server", f"-dir={directory}", *_ARGUMENTS, *ports],
+            [program, "server", f"-dir={directory}", *_ARGUMENTS, *named],
             env=os.environ | _KEYS,
             stdout=log,
             stderr=log,
         )
-    endpoint = f"http://127.0.0.1:{ports[-1].rpartition('=')[2]}"
+    endpoint = f"http://127.0.0.1:{ports[-1]}"
     settings = {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}
-    try:
-        server = Server(_KEYS | settings)
-        _wait(process, server, directory / "log")
-        yield server
-    finally:
-        process.kill()  # it would wait for its clients for half a minute
-        process.wait()
+    return process, Server(_KEYS | settings)
 
 
 def _wait(process: subprocess.Popen[bytes], server: Server, log: Path) -> None:
@@ -150,12 +164,15 @@ def _wait(process: subprocess.Popen[bytes], server: Server, log: Path) -> None:
 
 
 def _free(count: int) -> list[int]:
-    """Free ports below 10,000 less than the last, where the server puts its gRPC ports."""
+    """Free ports below those of outgoing connections, where also 10,000 more are.
+
+    The server puts its gRPC ports there.
+    """
     held = [socket.socket() for _ in range(count)]
     for each in held:
         while True:
             with contextlib.suppress(OSError):
-                each.bind(("127.0.0.1", 10_000 + int.from_bytes(os.urandom(2)) % 40_000))
+                each.bind(("127.0.0.1", 10_000 + int.from_bytes(os.urandom(2)) % 12_000))
                 break
     ports = [each.getsockname()[1] for each in held]
     for each in held:

@@ -224,3 +224,16 @@ def test_no_secret_is_written_anywhere(
     assert len(written) > 5
     assert not any(secret in each for each in written)
     assert secret.decode() not in json.dumps(report.json(paths=True))
+
+
+@pytest.mark.jvm
+def test_a_plan_takes_few_requests(
+    spark: SparkSession, s3_server: s3.Server, table: TableBuilder, tmp_path: Path
+) -> None:
+    uri = s3_server.upload(table.path, "requests")
+    with s3_server.proxied() as proxy:
+        storage = s3_server.settings.model_copy(update={"endpoint": proxy.endpoint})
+
+        later(Chain.on_store(uri, tmp_path / "ws", storage, **ALL)).plan()
+
+        assert sum(proxy.requests.values()) <= 12, proxy.targets

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from maint_assets.assets.approval import plan_digest
+from maint_assets.assets.spark_resource import typed_errors
 from maint_assets.assets.stage_store import StageResult
 from maint_assets.config import milliseconds
 from maint_assets.delta.features import Operation, refuse_unsupported
@@ -16,6 +17,7 @@ from maint_assets.errors import (
     ConfigError,
     RetentionError,
     StalePlanError,
+    UnorderedListingError,
 )
 from maint_assets.snapshot.commits import commit_mark, refuse_other_commit
 from maint_assets.snapshot.head import table_head
@@ -66,6 +68,14 @@ from maint_assets.vacuum.lite import (
     removed_files,
 )
 from maint_assets.vacuum.plan import VacuumPlan, retention_ms
+from maint_assets.vacuum.ranged_listing import (
+    RANGE_FILES,
+    KeyRange,
+    key_ranges,
+    nested_tables,
+    ranged_listing,
+    sampled_paths,
+)
 from maint_assets.vacuum.summaries import DiffSummary, ListingSummary, ValidFilesSummary
 from maint_assets.vacuum.valid_files import (
     REASONS,
@@ -163,6 +173,8 @@ def _listed(run: StageRun, walk: Walk, seen: SnapshotSummary) -> Dataset:
             rows = inventory(run.spark, source, walk, parallelism=run.parallelism, scratch=scratch)
             return _written_inventory(run, rows, source)
     known = seen.live_files + seen.tombstones
+    if not walk.location.is_local:
+        return _listed_in_ranges(run, walk, known)
     if known <= SMALL_ENTRIES:
         tasks = min(run.parallelism, 1 + known // SLICE_ENTRIES)
         written = _written_listing(run, [small_listing(run.spark, walk, tasks=tasks)])
@@ -170,6 +182,23 @@ def _listed(run: StageRun, walk: Walk, seen: SnapshotSummary) -> Dataset:
         if written.rows <= SMALL_ENTRIES:
             return written
     return _written_listing(run, [listing(run.spark, walk, parallelism=run.parallelism)])
+
+
+def _listed_in_ranges(run: StageRun, walk: Walk, known: int) -> Dataset:
+    """List a store; again as a whole if it has no order, and without other tables if it has any."""
+    sample = sampled_paths(run.upstream("snapshot").parts()) if known > RANGE_FILES else []
+    ranges = key_ranges(sample, known)
+    listed = partial(ranged_listing, run.spark, walk, parallelism=run.parallelism)
+    try:
+        with typed_errors():
+            written = _written_listing(run, [listed(ranges)])
+    except UnorderedListingError:
+        ranges = [KeyRange(ordered=False)]
+        written = _written_listing(run, [listed(ranges)])
+    if written.metrics["nested_tables"]:
+        tables = nested_tables(run.output.parts())
+        written = _written_listing(run, [listed(ranges, tables=tables)])
+    return written
 
 
 def _walk(run: StageRun, seen: SnapshotSummary) -> Walk:

@@ -22,6 +22,7 @@ from maint_assets.errors import (
 )
 from maint_assets.snapshot.commits import commit_lines
 from maint_assets.snapshot.log import contiguous_after, log_files
+from maint_assets.storage import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +88,7 @@ class ConcurrentCommits:
         files, StalePlanError if the log was replaced, LogGapError if it has a gap, and
         CorruptLogError if it cannot be read.
         """
-        for entry in self._newer():
+        for entry in read.in_turn(self._head.location, self._newer()):
             found = commit_effect(self._actions(entry), self._planned)
             if found.info is not None and found.info.txn_id == self._request.txn_id:
                 self.own = self._own(entry)

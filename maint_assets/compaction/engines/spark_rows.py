@@ -172,7 +172,7 @@ def uri(path: str) -> str:
 def _linked(each: SparkBin, location: Location, directory: str) -> Iterator[tuple[object, ...]]:
     """Create the links of a bin; yields a row of _FILES per file."""
     for at, (name, add) in enumerate(each.links()):
-        with footer_of(location, add) as file:
+        with footer_of(location, add.path) as file:
             is_known = calendar_is_told(file.metadata.metadata or {})
         link = Path(directory, "told" if is_known else "untold", each.bin, name)
         link.parent.mkdir(parents=True, exist_ok=True)

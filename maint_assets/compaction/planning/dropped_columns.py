@@ -7,7 +7,6 @@ Delta Spark) rewrites the files that still have the data.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maint_assets.compaction.planning.schema import COMPACTION_ARROW
-from maint_assets.compaction.reading.ahead import Ahead
-from maint_assets.compaction.reading.data_files import footer_of
+from maint_assets.compaction.reading.data_files import footers_of
 from maint_assets.compaction.reading.matching import sources
 from maint_assets.delta.actions import Add
 from maint_assets.delta.schema import Array, Map, Struct, Type
@@ -80,12 +78,10 @@ def holds_dropped(columns: Sequence[Source], held: Held) -> bool:
 def _hold_others(texts: list[str], held: Held) -> list[bool]:
     """Whether each file, given as JSON of its add, holds dropped columns."""
     adds = [msgspec.json.decode(text, type=Add) for text in texts]
-    footers = Ahead(partial(footer_of, held.location))
-    if not held.location.is_local:
-        footers.expect(adds)
+    footers = footers_of(held.location, adds)
     found: list[bool] = []
     for add in adds:
-        with footers.take(add) as file:
+        with footers.take(add.path) as file:
             found.append(holds_dropped(sources(file), held))
     return found
 

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maint_assets.compaction.reading.ahead import Ahead
 from maint_assets.compaction.reading.deleted_rows import deleted_rows
 from maint_assets.compaction.reading.dictionaries import bounded, shared_dictionaries
 from maint_assets.compaction.reading.file_plan import FileKind, Rows
@@ -20,9 +19,10 @@ from maint_assets.compaction.reading.matching import MismatchError
 from maint_assets.compaction.reading.row_width import RowWidth
 from maint_assets.errors import CorruptLogError, StorageError, one_line
 from maint_assets.storage import read
+from maint_assets.storage.ahead import Ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from maint_assets.delta.actions import Add
     from maint_assets.storage.location import Location
 
+    Footers = Ahead[str, pq.ParquetFile]
+
+_FOOTER_BYTES = 64 * 1024
 _BUFFER_BYTES = 256 * 1024
 """Read buffer for a column chunk: a row group is never held whole."""
 
@@ -42,13 +45,13 @@ _UNREAD = "the file itself may be sound: leave it out, or rewrite it by another 
 _OTHER_ROWS = "it has {} rows where its footer says otherwise"
 
 
-def footer_of(location: Location, add: Add) -> pq.ParquetFile:
-    """Open the file of an add to read its footer and no rows; the caller closes it.
+def footer_of(location: Location, path: str) -> pq.ParquetFile:
+    """Open a file of the log to read its footer and no rows; the caller closes it.
 
     Raises StorageError.
     """
-    with _as_storage_error(location, add):
-        file = data_file_of(location, add.path)
+    with _as_storage_error(location, path):
+        file = data_file_of(location, path)
         return parquet_file(read.footer(file.location, file.path))
 
 
@@ -72,6 +75,14 @@ def parquet_file(
         # Nanoseconds, the default, wrap around for years before 1678 and after 2262.
         coerce_int96_timestamp_unit="us",
     )
+
+
+def footers_of(location: Location, adds: Iterable[Add]) -> Footers:
+    """``footer_of`` for files in a known order, by path; of a store the next ones ahead."""
+    footers: Footers = Ahead(partial(footer_of, location))
+    if not location.is_local:
+        footers.expect((add.path, _FOOTER_BYTES) for add in adds)
+    return footers
 
 
 def rows_of(
@@ -106,24 +117,22 @@ class DataFiles:
     def expect(self, adds: Sequence[Add]) -> None:
         """The files that are opened next, in this order: a store is asked for them ahead."""
         if not self.location.is_local:
-            self._ahead.expect(adds)
+            self._ahead.expect(((add.path, add.size), add.size) for add in adds)
 
     def keep_dictionaries(self, adds: Sequence[Add]) -> tuple[str, ...]:
         """Read the ``shared_dictionaries`` of all files as dictionary arrays from now on.
 
         Only these files may be opened afterwards; the footers of most are cached.
         """
-        ahead = Ahead(partial(footer_of, self.location))
-        if not self.location.is_local:
-            ahead.expect(adds)
+        ahead = footers_of(self.location, adds)
         footers = (partial(self._with_footer, add, ahead) for add in adds)
         self._dictionaries = shared_dictionaries(footers, self._target)
         return self._dictionaries
 
     def open(self, add: Add) -> DataFile:
         """Open the file of an add; the caller closes it. Raises StorageError."""
-        with _as_storage_error(self.location, add):
-            opened = self._ahead.take(add)
+        with _as_storage_error(self.location, add.path):
+            opened = self._ahead.take((add.path, add.size))
             file = parquet_file(
                 opened,
                 dictionaries=self._dictionaries,
@@ -139,9 +148,9 @@ class DataFiles:
                 raise
         return DataFile(self.location, add, self._last, file, self._width, opened.size)
 
-    def _with_footer(self, add: Add, ahead: Ahead[pq.ParquetFile]) -> pq.ParquetFile:
+    def _with_footer(self, add: Add, ahead: Footers) -> pq.ParquetFile:
         """The open file; its footer is cached until the next opening, if it is small."""
-        file = ahead.take(add)
+        file = ahead.take(add.path)
         footer = file.metadata
         self._chunks += footer.num_columns * footer.num_row_groups
         if self._chunks <= _MOST_CHUNKS:
@@ -149,11 +158,12 @@ class DataFiles:
         return file
 
 
-def _opened(location: Location, add: Add, *, footers_only: bool) -> read.OpenFile:
-    file = data_file_of(location, add.path)
+def _opened(location: Location, named: tuple[str, int], *, footers_only: bool) -> read.OpenFile:
+    path, size = named
+    file = data_file_of(location, path)
     if footers_only:
         return read.footer(file.location, file.path)
-    return read.opened(file.location, file.path, size=add.size)
+    return read.opened(file.location, file.path, size=size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +202,7 @@ class DataFile:
         StorageError for a file that does not fit the schema, CorruptLogError for a deletion
         vector that does not match its descriptor.
         """
-        with _as_storage_error(self.location, self.add):
+        with _as_storage_error(self.location, self.add.path):
             plan = self.kind.plan(self.add)
             deleted = _deleted(self.location, self.add, self.num_rows)
             start = 0
@@ -202,7 +212,8 @@ class DataFile:
                 if rows.batch.num_rows:
                     yield from bounded(plan.rewritten(rows))
             if start != self.num_rows:
-                raise _unfit(self.location, self.add, _OTHER_ROWS.format(start), remedy=_REMEDY)
+                found = _OTHER_ROWS.format(start)
+                raise _unfit(self.location, self.add.path, found, remedy=_REMEDY)
 
     def close(self) -> None:
         """Closes the file."""
@@ -233,16 +244,16 @@ def _live(batch: pa.RecordBatch, start: int, deleted: NDArray[np.uint64]) -> Row
 
 
 @contextmanager
-def _as_storage_error(location: Location, add: Add) -> Generator[None, None, None]:
+def _as_storage_error(location: Location, path: str) -> Generator[None, None, None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise StorageError(location.uri, f"data file {add.path} is missing", _REMEDY) from error
+        raise StorageError(location.uri, f"data file {path} is missing", _REMEDY) from error
     except (MismatchError, pa.ArrowNotImplementedError) as error:
-        raise _unfit(location, add, one_line(error), remedy=_UNREAD) from error
+        raise _unfit(location, path, one_line(error), remedy=_UNREAD) from error
     except (OSError, pa.ArrowException) as error:
-        raise _unfit(location, add, one_line(error), remedy=_REMEDY) from error
+        raise _unfit(location, path, one_line(error), remedy=_REMEDY) from error
 
 
-def _unfit(location: Location, add: Add, found: str, *, remedy: str) -> StorageError:
-    return StorageError(location.uri, f"data file {add.path} cannot be rewritten: {found}", remedy)
+def _unfit(location: Location, path: str, found: str, *, remedy: str) -> StorageError:
+    return StorageError(location.uri, f"data file {path} cannot be rewritten: {found}", remedy)

@@ -105,15 +105,16 @@ def compared_rows(table: Table, some: Iterable[Reading]) -> Iterator[pa.RecordBa
 
     A file that cannot be read gives a BROKEN row, perhaps after rows of some of its actions.
     """
-    commits = _Commits(table)
-    for each in some:
+    commits, every = _Commits(table), list(some)
+    in_turn = read.in_turn(table.location, [each.unit for each in every])
+    for each, unit in zip(every, in_turn, strict=True):
         try:
             if each.of == COMMITS:
-                yield from commits.read(each.unit)
+                yield from commits.read(unit)
             else:
                 yield from _checkpoint_rows(table, each)
         except (CorruptLogError, LogGapError) as error:
-            mark = (0, 0, 0, 0, 0, each.unit.version, each.of, BROKEN, error.found)
+            mark = (0, 0, 0, 0, 0, unit.version, each.of, BROKEN, error.found)
             yield batch_of([mark], COMPARED_ARROW)
     yield from commits.rest()
 

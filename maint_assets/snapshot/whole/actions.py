@@ -39,7 +39,7 @@ def full_actions_of(location: Location, units: Iterable[LogUnit]) -> Iterator[pa
 
     Raises CorruptLogError and LogGapError.
     """
-    for unit in units:
+    for unit in read.in_turn(location, units):
         with log_errors(location, unit):
             rows = _parquet_rows if unit.path.endswith(".parquet") else _json_rows
             yield from rows(location, unit)

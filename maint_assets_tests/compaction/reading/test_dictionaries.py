@@ -66,7 +66,7 @@ def tell(table: TableBuilder, name: str, *, rows: int) -> None:
 def shared(path: Path) -> tuple[str, ...]:
     """The columns that are dictionary-encoded in all live files of a table."""
     head = head_of(path)
-    files = [partial(footer_of, head.location, add) for add in live(path).values()]
+    files = [partial(footer_of, head.location, add.path) for add in live(path).values()]
     return shared_dictionaries(files, rewriting(head).files)
 
 
