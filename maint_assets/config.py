@@ -131,7 +131,7 @@ VariableName = Annotated[
 
 
 class CredentialSettings(_Model):
-    """Who reads and writes an object store: by default, whoever the environment says.
+    """Credentials for an object store; by default those of the environment.
 
     ``access_key_id``, ``secret_access_key`` and ``session_token`` are names of environment
     variables, which the driver and each executor must have. ``anonymous`` signs no request.

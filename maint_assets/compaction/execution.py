@@ -163,7 +163,7 @@ def _left_rows(scratch: str) -> Iterator[dict[str, Any]]:
 
 def _refuse_stopped(sign: StopSign, table: str) -> None:
     if sign.is_set(at_once=True):
-        raise StoppedError(table, "stopped; the batch in progress was not committed")
+        raise StoppedError(table, "stopped; the batch in progress was not committed", "run again")
 
 
 def _rows(part: PartSlice) -> Iterator[dict[str, Any]]:

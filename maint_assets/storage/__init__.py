@@ -1,1 +1,1 @@
-"""Reading and writing bytes: local file systems for now, object stores through the same calls."""
+"""Read and write bytes on local file systems and S3, through the same functions."""

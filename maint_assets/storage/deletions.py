@@ -1,4 +1,4 @@
-"""What is asked of a deletion, and what became of it."""
+"""Values of a deletion: the planned file, and its outcome."""
 
 from __future__ import annotations
 

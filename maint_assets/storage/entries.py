@@ -1,4 +1,4 @@
-"""What a look at a storage returns: directory entries, identities of files, open files."""
+"""Values that reading returns: directory entries, identities of files, open files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Entries(NamedTuple):
 
 
 class FileId(NamedTuple):
-    """What tells one regular file from another."""
+    """The identity of a regular file."""
 
     device: int
     inode: int

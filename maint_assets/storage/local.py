@@ -1,4 +1,4 @@
-"""Reading local file systems: what the doors of ``storage.read`` do below a local root."""
+"""Local implementation of ``storage.read``."""
 
 from __future__ import annotations
 

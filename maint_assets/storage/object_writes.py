@@ -1,4 +1,4 @@
-"""Changing object stores: what the doors of ``storage.write`` do below the prefix of a bucket."""
+"""S3 implementation of ``storage.write``: bulk deletion, uploads, and the clock of the store."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ REQUEST_KEYS = 1_000
 """Keys that one request of S3 deletes, at most."""
 
 NAMED_FAILURES = 10
-"""Keys of a request that may fail by name before the rest is deleted one by one."""
+"""Failed keys after which the rest of a request is deleted one by one."""
 
 SLOW_SECONDS = 300.0
-"""How long a store that is busy or out of reach is asked again."""
+"""How long a request is retried while the store throttles or is unreachable."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _BUSY = ("503", "SlowDown", "429", "TooManyRequests", "500 ", "502", "504", "error sending request")
@@ -69,7 +69,7 @@ def delete_objects(
 ) -> list[Deletion]:
     """Delete objects if size and mtime are as planned; outcomes in the order of ``files``.
 
-    Missing is what a look found absent, and deleted what another one finds absent afterwards.
+    ``missing``: absent before the request. ``deleted``: present before it, absent after it.
     ``stop`` ends waiting for a busy store. Raises OSError if a look fails before the deletion.
     """
     paths = [each.path for each in files]
@@ -101,7 +101,7 @@ def _is_same(planned: PlannedFile, found: tuple[int, int]) -> bool:
 def _verified(
     location: Location, paths: Sequence[str], failed: dict[str, str]
 ) -> dict[str, Deletion]:
-    """The outcomes by what the store shows afterwards; by its answers if it shows nothing."""
+    """Outcomes by a check after the deletion; by the store's responses if that check fails."""
     try:
         there = objects.sizes_and_mtimes(location, paths)
     except OSError as error:
@@ -117,7 +117,7 @@ def _verified(
 def _deleted(
     location: Location, paths: Sequence[str], *, stop: Callable[[], bool]
 ) -> dict[str, str]:
-    """Delete the objects by few requests; why each of those failed that did."""
+    """Delete objects in bulk requests; returns the reason of each failure by path."""
     store, rest = objects.store_of(location), list(paths)
     failed: dict[str, str] = {}
     pause_s, until = _FIRST_PAUSE_S, time.monotonic() + SLOW_SECONDS
@@ -173,7 +173,7 @@ def _is_busy(why: str) -> bool:
 
 
 def _words(why: str) -> str:
-    """The store's words, with what they mean where they say little."""
+    """The store's error message, prefixed with an explanation where it has a known cause."""
     if "AccessDenied" in why or "403" in why:
         return f"protected by a lock of the store, or not allowed: {why}"
     if "SlowDown" in why or "503" in why:

@@ -1,4 +1,4 @@
-"""Reading object stores: what the doors of ``storage.read`` do below the prefix of a bucket.
+"""S3 implementation of ``storage.read``, below the prefix of a bucket.
 
 There are no directories and no links. Times are those of the store, in whole seconds on most.
 """
@@ -196,7 +196,7 @@ def size_and_mtime(location: Location, path: str) -> tuple[int, int] | None:
 def sizes_and_mtimes(location: Location, paths: Sequence[str]) -> list[tuple[int, int] | None]:
     """Size in bytes and last modification in ms of many objects; None for those that do not exist.
 
-    Lists as long as pages hold many of the paths, and looks at the others one by one. Raises
+    List while pages contain many of the paths; send a HEAD request for each other one. Raises
     OSError.
     """
     wanted = sorted(set(paths), key=str.encode)
@@ -216,7 +216,7 @@ def looked_at(location: Location, paths: Sequence[str]) -> list[tuple[int, int] 
 
 
 def _listed_among(store: S3Store, wanted: Sequence[str]) -> dict[str, tuple[int, int] | None]:
-    """What pages of a listing show of sorted paths, up to the first page with few of them.
+    """Size and mtime of sorted paths from listing pages, up to the first page with few of them.
 
     A page must be in order: some stores list in none.
     """

@@ -1,6 +1,6 @@
 """Read-only access to storage: directory listings, file contents, file status.
 
-The doors to ``local`` and ``objects``, which do it. Paths are relative to the location.
+Dispatches to ``local`` or ``objects`` by location. Paths are relative to the location.
 """
 
 from __future__ import annotations

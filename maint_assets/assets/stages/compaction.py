@@ -242,7 +242,7 @@ def _raise_unfinished(
         raise RewriteError(
             plan.table,
             f"{summary.failed} of {plan.bins} bins failed, all others are committed",
-            f"see each in {run.output.rows_location.path}, mend the cause and run again",
+            f"see each in {run.output.rows_location.path}, fix the cause and run again",
         )
 
 
@@ -311,7 +311,7 @@ def _skipping(
                 scratch=scratch,
             )
     except (MaintError, *SPARK_ERRORS, OSError, *INTERRUPTS) as error:
-        logger.warning("what readers skip now is not told: %s", error)
+        logger.warning("data skipping after the rewrite was not measured: %s", error)
         return None
 
 

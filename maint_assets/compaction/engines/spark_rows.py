@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 from maint_assets.compaction.columns.spark_schema import spark_schema, spark_type
 from maint_assets.compaction.reading.data_files import footer_of
 from maint_assets.compaction.reading.deleted_rows import deleted_rows
-from maint_assets.compaction.reading.hazards import calendar_is_told
+from maint_assets.compaction.reading.hazards import names_calendar
 from maint_assets.compaction.reading.locations import data_file_of
 from maint_assets.datasets.columns import arrow_schema, batch_of, column
 from maint_assets.datasets.rows import task_groups, units
@@ -61,7 +61,7 @@ MOST_TASKS = 200
 
 # If a file's footer does not name its calendar, its dates before 1582 and timestamps before 1900
 # are ambiguous, and reading them fails. For all other files the option changes nothing.
-_CALENDARS = {"told": "CORRECTED", "untold": "EXCEPTION"}
+_CALENDARS = {"known": "CORRECTED", "unknown": "EXCEPTION"}
 
 
 class SparkBin(msgspec.Struct, frozen=True):
@@ -173,8 +173,8 @@ def _linked(each: SparkBin, location: Location, directory: str) -> Iterator[tupl
     """Create the links of a bin; yields a row of _FILES per file."""
     for at, (name, add) in enumerate(each.links()):
         with footer_of(location, add.path) as file:
-            is_known = calendar_is_told(file.metadata.metadata or {})
-        link = Path(directory, "told" if is_known else "untold", each.bin, name)
+            is_known = names_calendar(file.metadata.metadata or {})
+        link = Path(directory, "known" if is_known else "unknown", each.bin, name)
         link.parent.mkdir(parents=True, exist_ok=True)
         _link(link, data_file_of(location, add.path))
         values = msgspec.json.encode(add.partition_values).decode()

@@ -75,7 +75,7 @@ def hazard(file: pq.ParquetFile, add: Add, target: FileSchema) -> Hazard | None:
     return found
 
 
-def calendar_is_told(footer: Mapping[bytes, bytes]) -> bool:
+def names_calendar(footer: Mapping[bytes, bytes]) -> bool:
     """Whether the footer tells the calendar of a file; Spark assumes the proleptic one otherwise.
 
     Files of Spark before 2.4.1 do not: their old dates and timestamps may be in either calendar.

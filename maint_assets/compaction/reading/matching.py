@@ -71,8 +71,8 @@ class Columns:
             found = [each for each in self.sources if each.id == field.id]
             near = [c for c in self.sources if c.id is None and c.name == field.physical_name]
             if not found and near:
-                said = f"is in it as {near[0].name!r}, without its field id"
-                raise MismatchError(f"column {where} {said}")
+                where_found = f"is in it as {near[0].name!r}, without its field id"
+                raise MismatchError(f"column {where} {where_found}")
         else:
             found = [each for each in self.sources if each.name == field.physical_name]
             found = found or self._in_another_case(field.physical_name)

@@ -62,12 +62,12 @@ class RowIds:
         return [_filled(row_id, ids), _filled(version, versions)]
 
 
-def _filled(kept: pa.Array | None, told: pa.Array | None) -> pa.Array:
-    if told is None and (kept is None or kept.null_count):
+def _filled(kept: pa.Array | None, defaults: pa.Array | None) -> pa.Array:
+    if defaults is None and (kept is None or kept.null_count):
         raise MismatchError(_UNTRACKED)
-    if kept is None or told is None:
-        return told if kept is None else kept
-    return pc.coalesce(kept, told) if kept.null_count else kept
+    if kept is None or defaults is None:
+        return defaults if kept is None else kept
+    return pc.coalesce(kept, defaults) if kept.null_count else kept
 
 
 def _name(columns: Sequence[Source], name: str) -> str | None:

@@ -58,8 +58,8 @@ def kept_marks(inputs: list[Add]) -> Marks:
 
 def _rewrites(inputs: list[Add]) -> int:
     """One more than that of the most often compacted input, at most MOST_REWRITES."""
-    told = ((add.tags or {}).get(REWRITES_TAG) for add in inputs)
-    return 1 if all(each is None for each in told) else MOST_REWRITES
+    counted = ((add.tags or {}).get(REWRITES_TAG) for add in inputs)
+    return 1 if all(each is None for each in counted) else MOST_REWRITES
 
 
 def output_add(

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from maint_assets.compaction.columns.physical import FileSchema
-from maint_assets.compaction.reading.hazards import calendar_is_told
+from maint_assets.compaction.reading.hazards import names_calendar
 from maint_assets.delta.actions import Add
 from maint_assets.errors import StorageError
 from maint_assets.storage.location import Location
@@ -91,7 +91,7 @@ def test_spark_takes_what_it_knows_the_calendar_of(
     (found,) = Opened(Location.of(str(tmp_path)), target, (Add("f", 1),)).found_hazards()
 
     assert (found.engine, found.is_doubtful) == (engine, is_doubtful)
-    known = calendar_is_told({key.encode(): b"" for key in footer})
+    known = names_calendar({key.encode(): b"" for key in footer})
     assert known is not is_doubtful
 
 
