@@ -29,9 +29,9 @@ browser:
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
 	else echo "no chromium, no root with apt-get: tests of the UI will skip"; fi
 
-# No Java, no jars, no browser; a test of it that starts a JVM fails.
+# No Java, no jars, no browser, no S3 server; a test of it that starts a JVM fails.
 fast: sync
-	$(RUN) pytest -n 2 -m "not jvm and not slow and not long" $(ARGS)
+	$(RUN) pytest -n 2 -m "not jvm and not s3 and not slow and not long" $(ARGS)
 
 # Two processes: tests wait more than they compute. A file's tests share one Spark session; files
 # come in the order of conftest.py, the longest first.

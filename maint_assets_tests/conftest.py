@@ -35,6 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(jvm_guard)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what needs an S3 server, before tests are selected by marker."""
+    if "s3_server" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.s3)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the slowest files first; all others keep their order."""

@@ -33,6 +33,7 @@ def planned(*paths: str) -> pa.Table:
     return pa.Table.from_pylist([{"path": path} for path in paths], arrow_schema(DELETION_SCHEMA))
 
 
+@pytest.mark.slow
 def test_thousands_of_old_runs_cost_nothing(chain: Chain) -> None:
     for number in range(RUNS):
         for stage in ("deletion", "deleted_logs"):

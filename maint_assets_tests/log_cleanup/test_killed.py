@@ -55,6 +55,7 @@ def _kept(path: Path) -> dict[int, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ORDER)
 def test_every_kept_version_is_readable_when_all_is_killed_after_a_class(tmp_path: Path, kind: str):
     path, ledger = tmp_path / "table", tmp_path / "ledger"

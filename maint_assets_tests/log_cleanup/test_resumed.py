@@ -60,6 +60,7 @@ LOGS: dict[str, Damage] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", LOGS)
 def test_the_anchor_stays_the_anchor_wherever_a_cleanup_ends(tmp_path: Path, what: str) -> None:
     def first(table: TableBuilder) -> None:

@@ -4,6 +4,7 @@ import shutil
 import time
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
 from maint_assets.delta.names import commit_name
@@ -19,6 +20,7 @@ WITHOUT_ITS_COMMIT = "table-with-domain-metadata"
 """It has a checkpoint but no commit at or after it: delta-spark refuses it as well."""
 
 
+@pytest.mark.slow
 def test_kept_versions_have_the_files_that_they_had(shared_tables: Path, tmp_path: Path) -> None:
     cleaned = 0
     for table in sorted(path.parent for path in shared_tables.glob("*/_delta_log")):

@@ -60,6 +60,7 @@ def arguments(pytester: pytest.Pytester) -> list[str]:
     return ["-p", "maint_assets_tests.support.jvm_guard", "-p", "no:xdist"]
 
 
+@pytest.mark.slow
 def test_test_that_starts_a_jvm_unmarked_fails(
     pytester: pytest.Pytester, arguments: list[str]
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -123,6 +124,7 @@ def model(
     return gone | emptied | missing | held | summed
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     files=entries,
