@@ -6,6 +6,7 @@ from itertools import chain, cycle
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +14,9 @@ from maint_assets.compaction.plan import Selection
 from maint_assets.compaction.planning.budget import within_budget
 from maint_assets.compaction.planning.candidates import Judge, candidates
 from maint_assets.compaction.planning.packing import compaction_bins, packed_bins
+from maint_assets.compaction.planning.schema import BINS_MEASURES, COMPACTION_ARROW
 from maint_assets.compaction.planning.tasks import RewriteTask, commit_batches
-from maint_assets.datasets.parts import PartSlice
+from maint_assets.datasets.parts import PartSlice, evaluate_measures
 from maint_assets.delta.actions import Add
 from maint_assets.delta.schema import Field, Primitive
 from maint_assets.snapshot.whole.schemas import ADD_ARROW, LIVE_ADDS_ARROW
@@ -23,15 +25,15 @@ from maint_assets_tests.compaction.planning.adds import ROOT, add
 DAY = Field("day", "day", Primitive("date"), None, {})
 
 
-def planned(
+def plan_rows(
     adds: list[dict[str, Any]],
     *partitions: Field,
     max_bytes: int | None = None,
     bad: str = "",
     **selection: Any,
-) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The paths of each bin, the reason of each path; bins with ``bad`` files promise little."""
-    sizes: dict[str, Any] = {"target_bytes": 100, "min_bytes": 50}
+) -> pa.Table:
+    """The rows of a plan; bins with ``bad`` files promise little."""
+    sizes: dict[str, Any] = {"target_bytes": 100, "min_bytes": 50, "max_bytes": max_bytes}
     asked = Selection(**(sizes | selection))
     arrays = [
         pa.array([each["path"] for each in adds], pa.string()),
@@ -47,8 +49,14 @@ def planned(
             return not {each.path for each in held} & {*bad}
 
         found = within_budget(found, max_bytes=max_bytes, is_promising=promising)
-    rows = [row for some in found for row in some.to_pylist()]
-    bins: dict[str, list[str]] = {}
+    return pa.Table.from_batches(found, COMPACTION_ARROW)
+
+
+def planned(
+    adds: list[dict[str, Any]], *partitions: Field, **asked: Any
+) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The paths of each bin, and the reason of each path."""
+    rows, bins = plan_rows(adds, *partitions, **asked).to_pylist(), dict[str, list[str]]()
     for row in rows:
         if row["bin"] is not None:
             bins.setdefault(row["bin"], []).append(row["path"])
@@ -179,6 +187,28 @@ def test_sizes_are_those_of_live_rows() -> None:
     bins, _ = planned(adds)
 
     assert list(bins.values()) == [["a", "b", "c"]]
+
+
+@pytest.mark.parametrize("rows", [None, 0, 10])
+def test_a_file_takes_room_between_none_and_its_size_whatever_its_vector_deletes(
+    rows: int | None,
+) -> None:
+    adds = [add(name, size=40) for name in "bcd"]
+    adds.insert(1, add("a", size=40, rows=rows, deleted=400))
+
+    found = plan_rows(adds)
+    bins = found.group_by("bin").aggregate([("live_bytes", "sum")])
+
+    live = dict(zip(*(found[name].to_pylist() for name in ("path", "live_bytes")), strict=True))
+    assert live["a"] == (40 if rows is None else 0)
+    assert sorted(bins["live_bytes_sum"].to_pylist()) == ([80, 80] if rows is None else [40, 80])
+
+
+def test_rows_deleted_from_a_file_of_unknown_rows_are_not_counted() -> None:
+    found = plan_rows([add("a", deleted=4), add("b", rows=None, deleted=400)])
+
+    measured = evaluate_measures(found, BINS_MEASURES)
+    assert (measured["rows"], measured["deleted"]) == (10, 4)
 
 
 def test_purge_takes_exactly_the_files_with_deleted_rows() -> None:
