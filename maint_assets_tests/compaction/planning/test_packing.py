@@ -274,6 +274,52 @@ def test_bins_beyond_the_budget_are_postponed_the_oldest_are_not() -> None:
     assert {reasons[name] for name in "def"} == {"postponed"}
 
 
+def test_bins_hold_no_more_than_the_budget_so_that_each_run_rewrites_some() -> None:
+    adds = [add(name, size=30, modificationTime=at) for at, name in enumerate("abcdef")]
+
+    bins, reasons = planned(adds, max_bytes=89)
+
+    assert list(bins.values()) == [["a", "b"]]
+    assert {reasons[name] for name in "cdef"} == {"postponed"}
+
+
+def test_a_budget_counts_the_bytes_of_deleted_rows_too() -> None:
+    adds = [
+        add(name, size=90, rows=10, deleted=9, modificationTime=at)
+        for at, name in enumerate("abcdef")
+    ]
+
+    assert list(planned(adds, max_bytes=200)[0].values()) == [["a", "b"]]
+
+
+def test_a_file_that_exceeds_the_budget_is_rewritten_when_it_is_the_oldest() -> None:
+    adds = [add(name, size=30, modificationTime=at) for at, name in ((1, "a"), (3, "b"), (3, "c"))]
+    large = add("z", size=90, rows=10, deleted=2, modificationTime=2)
+
+    assert list(planned([*adds, large], max_bytes=80)[0].values()) == [["a", "b"]]
+    assert list(planned([*adds[1:], large], max_bytes=80)[0].values()) == [["z"]]
+    assert list(planned([*adds[1:], large], max_bytes=80, bad="z")[0].values()) == [["b", "c"]]
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 120), st.integers(0, 10)), max_size=30),
+    most=st.integers(1, 300),
+)
+def test_a_budget_is_kept_but_for_a_single_file_and_something_is_always_rewritten(
+    sizes: list[tuple[int, int]], most: int
+) -> None:
+    adds = [
+        add(str(at), size, deleted=deleted, modificationTime=at)
+        for at, (size, deleted) in enumerate(sizes)
+    ]
+
+    rows = plan_rows(adds, max_bytes=most).to_pylist()
+
+    taken = [row["size"] for row in rows if row["bin"] is not None]
+    assert taken or not any(row["reason"] == "postponed" for row in rows)
+    assert sum(taken) <= most or len(taken) == 1
+
+
 def test_bins_that_would_be_refused_again_do_not_take_the_place_of_others() -> None:
     adds = [add(name, size=30, modificationTime=at) for at, name in enumerate("abcdefghi")]
 
