@@ -511,6 +511,24 @@ def test_a_bin_whose_new_files_hold_other_rows_is_not_committed(
     assert set(tmp_path.rglob("*.parquet")) == before
 
 
+def test_an_unexpected_error_fails_its_bin_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = TableBuilder(tmp_path).create().add("a", rows=3)
+    before = set(tmp_path.rglob("*.parquet"))
+
+    def broken(*_: Any) -> Any:
+        raise OverflowError("too\nlarge")
+
+    monkeypatch.setattr(sorted_runs.Positions, "of_rows", broken)
+    (row,) = ordered_here(table.path, RowCheck("full"))
+    outcome = ordered._outcome(ordered._File("b", 0), broken)
+
+    reason = "it failed unexpectedly (OverflowError: too large); report this as a bug"
+    assert (row["state"], row["reason"], outcome.error) == ("failed", reason, reason)
+    assert set(tmp_path.rglob("*.parquet")) == before
+
+
 @pytest.mark.parametrize("name", ["__maint_assets_position", "__maint_assets_tie"])
 @pytest.mark.parametrize("by", ["id", "the name"])
 def test_a_column_may_have_any_name(name: str, by: str, tmp_path: Path) -> None:

@@ -56,6 +56,9 @@ REWRITTEN_SCHEMA = T.StructType([
 REWRITTEN_ARROW = arrow_schema(REWRITTEN_SCHEMA)
 
 
+_BUG = "report this as a bug"
+
+
 class _RefusedError(Exception):
     """Arrow cannot rewrite a bin without changing its rows."""
 
@@ -106,11 +109,18 @@ def _rewritten_bin(files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatc
     inputs = [msgspec.json.decode(file["add"], type=Add) for file in files]
     try:
         return _written_or_refused(name, inputs, how)
-    except MaintError as error:
-        return unwritten_rows(name, inputs, state="failed", reason=str(error))
-    except (OSError, pa.ArrowException, ValueError) as error:
-        reason = f"its new file cannot be written ({one_line(error)})"
-        return unwritten_rows(name, inputs, state="failed", reason=reason)
+    except Exception as error:  # noqa: BLE001 - raised, it would end the job, and all other bins
+        return unwritten_rows(name, inputs, state="failed", reason=failure(error))
+
+
+def failure(error: Exception) -> str:
+    """Why a bin failed, as its reason in the ledger."""
+    if isinstance(error, MaintError):
+        return str(error)
+    if isinstance(error, OSError | pa.ArrowException | ValueError):
+        return f"its new files cannot be written ({one_line(error)})"
+    logger.error("a bin failed unexpectedly", exc_info=error)
+    return f"it failed unexpectedly ({type(error).__name__}: {one_line(error)}); {_BUG}"
 
 
 def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.RecordBatch:
