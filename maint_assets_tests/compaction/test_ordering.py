@@ -548,7 +548,7 @@ def ordered_here(path: Path, check: RowCheck, *, by: str = "id") -> list[dict[st
     """The ledger after the table's live files were ordered by a column in this process."""
     found = [msgspec.json.encode(add).decode() for add in live(path).values()]
     columns = {"bin": ["b"] * len(found), "rows": [30] * len(found)}
-    columns |= {"live_bytes": [1] * len(found), "add": found}
+    columns |= {"live_bytes": [1] * len(found), "reason": ["small"] * len(found), "add": found}
     how = replace(rewriting(head_of(path), Selection(zorder_by=(by,))), row_check=check)
     scratch = str(path.parent / "scratch")
     batches = ordered.rewrite_ordered([pa.RecordBatch.from_pydict(columns)], how, scratch=scratch)

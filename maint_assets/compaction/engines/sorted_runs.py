@@ -22,7 +22,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from maint_assets.compaction.engines.arrow import ledger_row, refuse_other_rows, write_data_file
+from maint_assets.compaction.engines.arrow import (
+    ledger_row,
+    own_bin,
+    refuse_other_rows,
+    write_data_file,
+)
 from maint_assets.compaction.ordering.positions import Positions, key_columns, mixed, splits
 from maint_assets.compaction.reading.data_files import DataFiles
 from maint_assets.compaction.reading.footers import file_hazard
@@ -202,7 +207,7 @@ def write_runs(
 
 def _bin_of_its_own(bin_: str, file: DataFile, hazard: Hazard) -> tuple[Any, ...]:
     """The ledger row of a file that Arrow cannot rewrite, as a bin of its own."""
-    name = f"{bin_}-{hashlib.sha256(file.add.path.encode()).hexdigest()[:8]}"
+    name = own_bin(bin_, file.add)
     if hazard.engine is None:
         return ledger_row(name, "input", file.add, rows=0, state="refused", reason=hazard.text)
     rows = file.live_rows

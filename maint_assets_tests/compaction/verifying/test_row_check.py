@@ -47,6 +47,7 @@ def rewritten(path: Path, check: RowCheck) -> list[dict[str, Any]]:
         "bin": ["b"] * len(adds),
         "rows": [1] * len(adds),
         "live_bytes": [1] * len(adds),
+        "reason": ["small"] * len(adds),
         "add": adds,
     }
     how = replace(rewriting(head_of(path)), row_check=check)
