@@ -250,7 +250,7 @@ def write_data_file(
     """
     location, path = how.location, new_path(values, how)
     plain = frozenset[str]()
-    with write.draft_directory(location) as draft:
+    with write.draft_directory(location) as draft, write.parent_of(draft, path):
         while True:
             with (
                 write.new_file(draft, path) as sink,
