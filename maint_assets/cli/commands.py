@@ -119,6 +119,7 @@ def optimize(table_uri: str, workspace: str, **options: Any) -> None:
         show_bins,
         show_rewritten,
     )
+    from maint_assets.compaction.ordering.order import listed_names
 
     keys = {
         "where": "where",
@@ -130,7 +131,7 @@ def optimize(table_uri: str, workspace: str, **options: Any) -> None:
     asked = {key: options[name] for name, key in keys.items() if options[name] is not None}
     asked |= {"purge": options["purge"], "full": options["full"]}
     if options["zorder_by"]:
-        asked["zorder_by"] = [name.strip() for name in options["zorder_by"].split(",")]
+        asked["zorder_by"] = listed_names(options["zorder_by"])
     settings, table = _one_table(table_uri, workspace, compaction=asked)
     steps = _Steps(plan_compaction, show_bins, execute_compaction, show_rewritten)
     _maintain(settings, table, steps, options=options)

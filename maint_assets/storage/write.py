@@ -250,15 +250,32 @@ def storage_clock_ms(location: Location, directory: str) -> int:
 def new_file(location: Location, path: str) -> Generator[pa.NativeFile, None, None]:
     """Create a new file for writing; it is removed if writing fails."""
     target = location.file(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.touch(exist_ok=False)
+    with parent_of(location, path):
+        target.touch(exist_ok=False)
+        try:
+            # Arrow's own file: with Python's, Arrow copies every buffer while holding the GIL.
+            with pa.OSFile(str(target), "wb") as file:
+                yield file
+        except BaseException:
+            target.unlink()
+            raise
+
+
+@contextlib.contextmanager
+def parent_of(location: Location, path: str) -> Generator[None, None, None]:
+    """Context with the directory of a new file; if it is made here, and empty at the end, removed.
+
+    Column mapping gives each new file a random directory.
+    """
+    parent = location.file(path).parent
+    is_new = not parent.exists()
+    parent.mkdir(parents=True, exist_ok=True)
     try:
-        # Arrow's own file: with Python's, Arrow copies every buffer while holding the GIL.
-        with pa.OSFile(str(target), "wb") as file:
-            yield file
-    except BaseException:
-        target.unlink()
-        raise
+        yield
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):
+                parent.rmdir()
 
 
 @contextlib.contextmanager
@@ -290,19 +307,22 @@ def put_file(location: Location, path: str, source: pathlib.Path) -> None:
         object_writes.put_file(location, path, source)
         return
     target = location.file(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     staged = target.with_name(f"{target.name}.part")
-    try:
-        with source.open("rb") as whole, staged.open("xb") as file:
-            shutil.copyfileobj(whole, file, _COPIED_BYTES)
-        staged.rename(target)
-    except BaseException:
-        staged.unlink(missing_ok=True)
-        raise
+    with parent_of(location, path):
+        try:
+            with source.open("rb") as whole, staged.open("xb") as file:
+                shutil.copyfileobj(whole, file, _COPIED_BYTES)
+            staged.rename(target)
+        except BaseException:
+            staged.unlink(missing_ok=True)
+            raise
 
 
 def remove_files(location: Location, paths: Sequence[str]) -> None:
-    """Remove new files that nothing names: no commit of theirs succeeded. Raises OSError."""
+    """Remove new files that nothing names: no commit of theirs succeeded. Raises OSError.
+
+    Removes their directories, too, if they are empty then.
+    """
     found = zip(paths, read.sizes_and_mtimes(location, paths), strict=True)
     there = [PlannedFile(path, *each) for path, each in found if each is not None]
     if not location.is_local:
@@ -310,6 +330,8 @@ def remove_files(location: Location, paths: Sequence[str]) -> None:
         return
     for path, size, modified_ms in there:
         delete_file(location, path, size=size, modified_ms=modified_ms)
+    for directory in {path.rpartition("/")[0] for path in paths} - {""}:
+        delete_directory(location, directory)
 
 
 def _made(location: Location, path: str, body: bytes | memoryview) -> bool:

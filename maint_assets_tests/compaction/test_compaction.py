@@ -31,6 +31,7 @@ from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder, tree
 from maint_assets_tests.support.chain import Chain, change_plan, planned_rows
+from maint_assets_tests.support.rewriting import live
 
 
 def small_files(path: Path, *, days: int = 2, files: int = 3, **create: Any) -> TableBuilder:
@@ -350,12 +351,16 @@ def test_a_file_with_other_rows_than_the_log_says_is_left(
     table = small_files(tmp_path, days=1)
     wrong = json.dumps({"numRecords": 9})
     table.add("wrong.parquet", partition={"day": "2026-01-01"}, stats=wrong)
+    before, on_disk = rows(tmp_path), files(tmp_path)
 
-    report = compacting(tmp_path).compact()
+    reports = [compacting(tmp_path).compact() for _ in range(2)]
 
-    assert report.done is not None and report.done.refused == 1
-    assert "the log says 9 rows" in next(iter(report.done.not_committed))
-    assert report.done.versions == []
+    first, second = (report.done for report in reports)
+    assert first is not None and second is not None
+    assert (first.bins, first.refused, first.files_removed, first.files_added) == (1, 1, 3, 1)
+    assert "the log says 9 rows" in next(iter(first.not_committed))
+    assert (second.bins, second.refused, second.versions) == (0, 1, []), "one file is no rewrite"
+    assert len(files(tmp_path) - on_disk) == 1 and rows(tmp_path) == before
 
 
 @pytest.mark.parametrize(("claimed", "read"), [("a byte less", 8), ("a byte more", 8), ("few", 6)])
@@ -369,17 +374,18 @@ def test_a_file_of_other_bytes_than_the_log_says_is_left(
     wrong = {"a byte less": size - 1, "a byte more": size + 1, "few": 10}[claimed]
     added["add"]["size"] = wrong
     table.commit([added])
-    before = tree(tmp_path / "t")
+    before = delta_spark.rows(spark, tmp_path / "t")
 
-    assert len(delta_spark.rows(spark, tmp_path / "t")) == read
+    assert len(before) == read
     with pytest.raises(pa.ArrowInvalid):
         rows(tmp_path / "t")
     report = compacting(tmp_path / "t").compact()
 
-    assert report.done is not None and (report.done.refused, report.done.bins) == (1, 0)
+    assert report.done is not None and (report.done.refused, report.done.bins) == (1, 1)
     reason = next(iter(report.done.not_committed))
     assert f"wrong.parquet: the log says {wrong} bytes, the file has {size}" in reason
-    assert tree(tmp_path / "t") == before
+    assert delta_spark.rows(spark, tmp_path / "t") == before
+    assert added["add"]["path"] in live(tmp_path / "t")
 
 
 def test_commits_are_as_large_as_asked(tmp_path: Path, compacting: Compacting) -> None:
@@ -413,10 +419,12 @@ def test_bins_that_are_refused_each_time_do_not_stop_the_others(
     tmp_path: Path, compacting: Compacting
 ) -> None:
     table = TableBuilder(tmp_path).at(days_ago=9).create(partition_columns=["day"])
-    table.add("x.parquet", partition={"day": "0"}, stats=json.dumps({"numRecords": 9}))
-    for name, day in zip("abcdefg", "0011122", strict=True):
+    for name in "xy":
+        wrong = json.dumps({"numRecords": 9})
+        table.add(f"{name}.parquet", partition={"day": "0"}, stats=wrong)
+    for name, day in zip("abcdef", "011122", strict=True):
         table.add(f"{name}.parquet", partition={"day": day})
-    (tmp_path / "day=2" / "g.parquet").unlink()
+    (tmp_path / "day=2" / "f.parquet").unlink()
     whole = max(sum(f.stat().st_size for f in day.iterdir()) for day in tmp_path.glob("day=*"))
     chain = compacting(tmp_path, max_bytes_per_run=whole)
 

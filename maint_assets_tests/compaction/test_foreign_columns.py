@@ -71,6 +71,51 @@ def test_json_in_a_column_of_text_is_text(
     assert texts(spark, tmp_path) == before
 
 
+def stored_as(kind: Any, storage: Any, values: list[Any]) -> pa.Array:
+    """Values of a type of another library."""
+    return pa.ExtensionArray.from_storage(kind, pa.array(values, storage))
+
+
+OTHERS: dict[str, tuple[str, pa.Array]] = {
+    "text": ("string", pa.array(["\u00e9".encode(), None], pa.binary())),
+    "bytes": ("binary", pa.array(["\u00e9", None], pa.string())),
+    "json": ("binary", stored_as(pa.json_(), pa.string(), ["{}", None])),
+    "uuid": ("binary", stored_as(pa.uuid(), pa.binary(16), [bytes(range(16)), None])),
+    "tiny": ("byte", pa.array([-(2**7), 2**7 - 1], pa.int32())),
+    "small": ("short", pa.array([-(2**15), None], pa.int32())),
+    "flag": ("byte", stored_as(pa.bool8(), pa.int8(), [1, None])),
+    "seconds": ("long", pa.array([7, None], pa.duration("s"))),
+    "micros": ("long", pa.array([-7, None], pa.duration("us"))),
+}
+"""Columns by name: the type in the table, and values of another type in the file."""
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_columns_of_other_types_are_as_spark_reads_them(
+    nested: bool, spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    fields: dict[str, Any] = {name: kind for name, (kind, _) in OTHERS.items()}
+    columns = pa.table({name: values for name, (_, values) in OTHERS.items()})
+    if nested:
+        inner = [
+            {"name": n, "type": k, "nullable": True, "metadata": {}} for n, k in fields.items()
+        ]
+        fields = {"s": {"type": "struct", "fields": inner}}
+        columns = pa.table({"s": columns.to_struct_array()})
+    table_of(tmp_path, {"id": "long", **fields}, *[columns.add_column(0, "id", [[1, 2]])] * 2)
+    before = texts(spark, tmp_path)
+
+    done = compacting(tmp_path, verify_rows="full").compact().done
+
+    assert done is not None and (done.bins_by_engine, done.not_committed) == ({"arrow": 1}, {})
+    assert texts(spark, tmp_path) == before
+    assert (
+        '"text":"\u00e9","bytes":"w6k=","json":"e30=","uuid":"AAECAwQFBgcICQoLDA0ODw=="'
+        in before[0]
+    )
+    assert '"tiny":-128,"small":-32768,"flag":1,"seconds":7,"micros":-7' in before[0]
+
+
 def test_lists_that_arrow_wrote_as_views_keep_their_rows(
     spark: SparkSession, tmp_path: Path, compacting: Compacting
 ) -> None:

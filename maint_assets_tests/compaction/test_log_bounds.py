@@ -1,7 +1,8 @@
-"""Bounds in the log that only some engines write or understand: those of booleans, and NaN.
+"""Bounds in the log that only some engines write or understand: of booleans, NaN and zeros.
 
 delta-spark writes no bounds of booleans and ignores those of others. deltalake takes a missing
-bound for null and "NaN" for a number, so that its filters may find nothing.
+bound for null and "NaN" for a number, so that its filters may find nothing. Its SQL orders -0.0
+before 0.0.
 """
 
 import json
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyspark.sql import SparkSession
 
 from maint_assets_tests.compaction.conftest import Compacting
@@ -188,3 +189,45 @@ def test_deltalake_takes_a_bound_that_is_missing_for_null(tmp_path: Path) -> Non
     log.write_text("".join(f"{json.dumps(action)}\n" for action in actions), encoding="utf-8")
 
     assert found_by_deltalake(tmp_path, NUMBER_FILTERS) == 2 * [[], [], []]
+
+
+ZERO_FILTERS = (
+    "high = 0.0", "high >= 0.0", "high > -1.0", "low = -0.0", "low <= -0.0", "s.high >= 0.0",
+    "s.low = -0.0",
+)  # fmt: skip
+
+
+def zeros(path: Path) -> None:
+    """Write two files: -0.0 is the greatest value of ``high``, 0.0 the least of ``low``."""
+    for high, low in (([-0.0, -1.0], [0.0, 1.5]), ([-2.0, -0.0], [0.0, 2.0])):
+        columns = {"high": pa.array(high, pa.float64()), "low": pa.array(low, pa.float64())}
+        struct = pa.StructArray.from_arrays(list(columns.values()), list(columns))
+        write_deltalake(path, pa.table({**columns, "s": struct}), mode="append")
+
+
+def counted_by_deltalake(path: Path) -> list[int]:
+    """The number of rows that deltalake's SQL finds by each of ZERO_FILTERS."""
+    builder = QueryBuilder().register("t", DeltaTable(path))
+    asked = (f"select count(*) as n from t where {text}" for text in ZERO_FILTERS)
+    return [pa.table(builder.execute(text).read_all())["n"][0].as_py() for text in asked]
+
+
+def test_deltalake_finds_zeros_of_either_sign_which_it_does_not_after_delta_spark(
+    spark: SparkSession, tmp_path: Path, compacting: Compacting
+) -> None:
+    names = "ours", "ordered", "delta-spark", "deltalake"
+    ours, ordered, theirs, own = (tmp_path / name for name in names)
+    for path in (ours, ordered, theirs, own):
+        zeros(path)
+
+    compacting(ours).compact()
+    compacting(ordered, zorder_by=("low",)).compact()
+    spark.sql(f"OPTIMIZE {delta_spark.table(theirs)}").collect()
+    DeltaTable(own).optimize.compact()
+
+    found = [2, 2, 2, 2, 2, 2, 2]
+    assert [counted_by_deltalake(path) for path in (ours, ordered, own)] == [found] * 3
+    assert counted_by_deltalake(theirs) == [0, 0, 2, 0, 0, 0, 0]
+    delta_spark.forget(spark)
+    table = spark.read.format("delta").load(str(ours))
+    assert [table.where(text).count() for text in ZERO_FILTERS] == found

@@ -511,12 +511,45 @@ def test_a_bin_whose_new_files_hold_other_rows_is_not_committed(
     assert set(tmp_path.rglob("*.parquet")) == before
 
 
-def ordered_here(path: Path, check: RowCheck) -> list[dict[str, Any]]:
-    """The ledger after the table's live files were ordered by id in this process."""
+def test_an_unexpected_error_fails_its_bin_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = TableBuilder(tmp_path).create().add("a", rows=3)
+    before = set(tmp_path.rglob("*.parquet"))
+
+    def broken(*_: Any) -> Any:
+        raise OverflowError("too\nlarge")
+
+    monkeypatch.setattr(sorted_runs.Positions, "of_rows", broken)
+    (row,) = ordered_here(table.path, RowCheck("full"))
+    outcome = ordered._outcome(ordered._File("b", 0), broken)
+
+    reason = "it failed unexpectedly (OverflowError: too large); report this as a bug"
+    assert (row["state"], row["reason"], outcome.error) == ("failed", reason, reason)
+    assert set(tmp_path.rglob("*.parquet")) == before
+
+
+@pytest.mark.parametrize("name", ["__maint_assets_position", "__maint_assets_tie"])
+@pytest.mark.parametrize("by", ["id", "the name"])
+def test_a_column_may_have_any_name(name: str, by: str, tmp_path: Path) -> None:
+    for numbers in ([3, 1], [2, 4]):
+        columns = {"id": numbers, name: [-each for each in numbers]}
+        deltalake.write_deltalake(tmp_path / "t", pa.table(columns), mode="append")
+
+    rewritten = ordered_here(tmp_path / "t", RowCheck("full"), by=name if by == "the name" else by)
+
+    assert {row["state"] for row in rewritten} == {"written"}
+    found = pq.read_table(tmp_path / "t" / rewritten[-1]["path"]).to_pydict()
+    assert found["id"] == sorted(found["id"], reverse=by != "id") and len(found["id"]) == 4
+    assert found[name] == [-each for each in found["id"]]
+
+
+def ordered_here(path: Path, check: RowCheck, *, by: str = "id") -> list[dict[str, Any]]:
+    """The ledger after the table's live files were ordered by a column in this process."""
     found = [msgspec.json.encode(add).decode() for add in live(path).values()]
     columns = {"bin": ["b"] * len(found), "rows": [30] * len(found)}
-    columns |= {"live_bytes": [1] * len(found), "add": found}
-    how = replace(rewriting(head_of(path), Selection(zorder_by=("id",))), row_check=check)
+    columns |= {"live_bytes": [1] * len(found), "reason": ["small"] * len(found), "add": found}
+    how = replace(rewriting(head_of(path), Selection(zorder_by=(by,))), row_check=check)
     scratch = str(path.parent / "scratch")
     batches = ordered.rewrite_ordered([pa.RecordBatch.from_pydict(columns)], how, scratch=scratch)
     return [row for batch in batches for row in batch.to_pylist()]

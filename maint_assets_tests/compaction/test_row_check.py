@@ -17,7 +17,9 @@ import pyarrow.dataset as ds
 import pytest
 
 from maint_assets.compaction import row_check
-from maint_assets.compaction.engines import arrow
+from maint_assets.compaction.engines import arrow, spark_output
+from maint_assets.compaction.engines.spark_output import SparkFile, adopt
+from maint_assets.compaction.engines.spark_rows import SparkBin
 from maint_assets.compaction.row_check import RowCheck
 from maint_assets.compaction.verifying import same_rows
 from maint_assets.compaction.verifying.row_hash import RowHash
@@ -45,6 +47,7 @@ def rewritten(path: Path, check: RowCheck) -> list[dict[str, Any]]:
         "bin": ["b"] * len(adds),
         "rows": [1] * len(adds),
         "live_bytes": [1] * len(adds),
+        "reason": ["small"] * len(adds),
         "add": adds,
     }
     how = replace(rewriting(head_of(path)), row_check=check)
@@ -88,6 +91,27 @@ def test_a_file_with_other_rows_fails_its_bin_and_is_removed(
     ] * 2
     reason = "cannot be read again" if fault == "truncated" else "holds other rows than its inputs"
     assert reason in found[0]["reason"] and "nothing was committed" in found[0]["reason"]
+    assert files(tmp_path) == before
+
+
+def test_an_unexpected_error_fails_its_bin_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = TableBuilder(tmp_path).create().add("a")
+    before = files(tmp_path)
+
+    def broken(*_: Any) -> Any:
+        raise TypeError("odd")
+
+    monkeypatch.setattr(arrow, "refuse_other_content", broken)
+    monkeypatch.setattr(spark_output, "_output", broken)
+    (row,) = rewritten(table.path, RowCheck("full"))
+    of_spark = SparkFile(SparkBin("b", list(live(tmp_path).values()), [2]), "")
+    adopted = adopt(of_spark, rewriting(head_of(tmp_path))).to_pylist()
+
+    reason = "it failed unexpectedly (TypeError: odd); report this as a bug"
+    found = [(each["state"], each["reason"]) for each in (row, *adopted)]
+    assert found == [("failed", reason)] * 2
     assert files(tmp_path) == before
 
 

@@ -13,8 +13,10 @@ from maint_assets.storage.write import (
     delete_directory,
     delete_file,
     delete_log_file,
+    new_file,
     put_file,
     put_if_absent,
+    remove_files,
 )
 from maint_assets_tests.support.faulty import (
     Conflict,
@@ -56,6 +58,27 @@ def test_outcome_of_each_deletion_is_told(tmp_path: Path) -> None:
     assert delete_directory(location, "empty").outcome == "deleted"
     assert delete(location, "full/file").outcome == "deleted"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["fifo", "full", "link"]
+
+
+def test_a_directory_made_for_a_file_that_failed_goes_with_it(tmp_path: Path) -> None:
+    location = Location.of(str(tmp_path))
+    for name in ("theirs", "kept"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "kept/file").touch()
+    (tmp_path / "source").touch()
+
+    for path in ("a/1", "theirs/1", "kept/1"):
+        with pytest.raises(KeyboardInterrupt), new_file(location, path):
+            raise KeyboardInterrupt
+    with pytest.raises(FileNotFoundError):
+        put_file(location, "b/1", tmp_path / "missing")
+    for path in ("c/1", "kept/1", "top"):
+        put_file(location, path, tmp_path / "source")
+    remove_files(location, ["c/1", "kept/1", "top", "d/missing"])
+
+    assert {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")} == {
+        "theirs", "kept", "kept/file", "source"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("path", ["_delta_log/0.json", "d/_Delta_Log/_last_checkpoint"])

@@ -144,7 +144,10 @@ def _bounds(values: pa.Array) -> tuple[Any, Any]:
 
 
 def _float_bounds(values: pa.Array) -> tuple[float | None, float | None]:
-    """Minimum and maximum with NaN as the greatest value, as in Spark, and -0.0 less than 0.0."""
+    """Minimum and maximum, NaN as the greatest value as in Spark; zeros are -0.0 and 0.0.
+
+    So bounds hold zeros of both signs, as in Parquet: some readers order -0.0 before 0.0.
+    """
     is_nan = pc.is_nan(values)
     has_nan = pc.any(is_nan).as_py()
     numbers = values.filter(pc.invert(is_nan)) if has_nan else values
@@ -152,17 +155,7 @@ def _float_bounds(values: pa.Array) -> tuple[float | None, float | None]:
     low, high = found["min"].as_py(), found["max"].as_py()
     if low is None:
         return (math.nan, math.nan) if has_nan else (None, None)
-    if 0.0 in {low, high}:
-        signs = _signs_of_zeros(numbers)
-        low = low or math.copysign(0.0, min(signs))
-        high = high or math.copysign(0.0, max(signs))
-    return low, math.nan if has_nan else high
-
-
-def _signs_of_zeros(numbers: pa.Array) -> list[float]:
-    zeros = numbers.filter(pc.equal(numbers, 0.0))
-    # 0.0 and -0.0 are equal, but not their reciprocals.
-    return pc.divide(1.0, zeros).unique().to_pylist()
+    return low or -0.0, math.nan if has_nan else high or 0.0
 
 
 def _plain(scalar: Any) -> Any:
@@ -183,7 +176,7 @@ def _known(*values: Any) -> list[Any]:
 def _order(value: Any) -> Any:
     if not isinstance(value, float):
         return value
-    return (True, 0.0, 0.0) if math.isnan(value) else (False, value, math.copysign(1, value))
+    return (True, 0.0) if math.isnan(value) else (False, value)
 
 
 def _text(bound: Any) -> Any:

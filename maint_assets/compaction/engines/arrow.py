@@ -5,6 +5,7 @@ Nothing is committed here: a new file is not part of the table until a commit ad
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,9 @@ REWRITTEN_SCHEMA = T.StructType([
 REWRITTEN_ARROW = arrow_schema(REWRITTEN_SCHEMA)
 
 
+_BUG = "report this as a bug"
+
+
 class _RefusedError(Exception):
     """Arrow cannot rewrite a bin without changing its rows."""
 
@@ -68,7 +72,8 @@ def rewrite_bins(bins: Iterable[pa.RecordBatch], how: Rewriting) -> Iterator[pa.
     """Rewrite bins; yields their inputs and outputs as REWRITTEN_SCHEMA, one batch per bin.
 
     ``bins`` are rows of the plan in which the files of a bin are adjacent. A bin that fails has
-    state ``failed`` and a reason, and the others go on; ``left`` marks a bin for Spark.
+    state ``failed`` and a reason, and the others go on; ``left`` marks a bin for Spark. A file that
+    no engine can rewrite is ``refused`` as a bin of its own, and the other files of its bin go on.
     """
     for files in grouped_by_bin(bins):
         yield _rewritten_bin(files, how)
@@ -78,7 +83,7 @@ def grouped_by_bin(bins: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, An
     """Group rows of the plan by bin; the files of a bin are adjacent."""
     held: list[dict[str, Any]] = []
     for batch in bins:
-        for row in batch.select(["bin", "rows", "live_bytes", "add"]).to_pylist():
+        for row in batch.select(["bin", "rows", "live_bytes", "reason", "add"]).to_pylist():
             if held and row["bin"] != held[0]["bin"]:
                 yield held
                 held = []
@@ -100,36 +105,32 @@ def remove_outputs(location: Location, bins: Iterable[RewrittenBin]) -> None:
         logger.warning("%s: %d new files stay uncommitted: %s", location.uri, len(paths), error)
 
 
+def failure(error: Exception) -> str:
+    """Why a bin failed, as its reason in the ledger."""
+    if isinstance(error, MaintError):
+        return str(error)
+    if isinstance(error, OSError | pa.ArrowException | ValueError):
+        return f"its new files cannot be written ({one_line(error)})"
+    logger.error("a bin failed unexpectedly", exc_info=error)
+    return f"it failed unexpectedly ({type(error).__name__}: {one_line(error)}); {_BUG}"
+
+
 def _rewritten_bin(files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatch:
     """Rewrite one bin; an error fails this bin alone."""
     name = files[0]["bin"]
-    inputs = [msgspec.json.decode(file["add"], type=Add) for file in files]
     try:
-        return _written_or_refused(name, inputs, how)
-    except MaintError as error:
-        return unwritten_rows(name, inputs, state="failed", reason=str(error))
-    except (OSError, pa.ArrowException, ValueError) as error:
-        reason = f"its new file cannot be written ({one_line(error)})"
-        return unwritten_rows(name, inputs, state="failed", reason=reason)
+        return _written_or_left(name, files, how)
+    except Exception as error:  # noqa: BLE001 - raised, it would end the job, and all other bins
+        return unwritten_rows(name, _adds(files), state="failed", reason=failure(error))
 
 
-def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.RecordBatch:
+def _written_or_left(name: str, files: list[dict[str, Any]], how: Rewriting) -> pa.RecordBatch:
     """Rewrite one bin; state ``left`` if only Spark can do so without changing its rows."""
+    inputs = _adds(files)
     try:
         output, counts = _output(inputs, how)
     except _RefusedError as refused:
-        found, counts = refused.hazard, []
-        # Spark could take this input, but another input may have a hazard for Spark too.
-        if found.engine is not None:
-            found, counts = hazards_of_footers(inputs, location=how.location, target=how.files)
-        if found is None or found.engine is None:
-            reason = (found or refused.hazard).text
-            return unwritten_rows(name, inputs, state="refused", reason=reason)
-        rows = [
-            ledger_row(name, "input", add, rows=count, state="left", engine="spark")
-            for add, count in zip(inputs, counts, strict=True)
-        ]
-        return batch_of(rows, REWRITTEN_ARROW)
+        return _without_unfit(name, files, how, hazard=refused.hazard)
     verified = how.row_check.takes(name)
     if verified:
         try:
@@ -139,6 +140,45 @@ def _written_or_refused(name: str, inputs: list[Add], how: Rewriting) -> pa.Reco
             raise
     outputs = [] if output is None else [(output, sum(counts))]
     return written_rows(name, zip(inputs, counts, strict=True), outputs, verified=verified)
+
+
+def _without_unfit(
+    name: str, files: list[dict[str, Any]], how: Rewriting, *, hazard: Hazard
+) -> pa.RecordBatch:
+    """Rewrite or leave a bin that Arrow cannot rewrite as a whole because of ``hazard``.
+
+    Files that no engine can rewrite become refused bins of their own. If those that remain are not
+    worth a rewrite, the whole bin is refused.
+    """
+    inputs = _adds(files)
+    found = hazards_of_footers(inputs, location=how.location, target=how.files)
+    each = list(zip(files, inputs, found, strict=True))
+    unfit = [(add, why) for _, add, (why, _) in each if why is not None and why.engine is None]
+    if not unfit and any(why for why, _ in found):
+        rows = [
+            ledger_row(name, "input", add, rows=count, state="left", engine="spark")
+            for _, add, (_, count) in each
+        ]
+        return batch_of(rows, REWRITTEN_ARROW)
+    rest = [file for file, _, (why, _) in each if why is None or why.engine is not None]
+    if not unfit or not _is_worth(rest):
+        reason = unfit[0][1].text if unfit else hazard.text
+        return unwritten_rows(name, inputs, state="refused", reason=reason)
+    refused = [
+        unwritten_rows(own_bin(name, add), [add], state="refused", reason=why.text)
+        for add, why in unfit
+    ]
+    every = pa.Table.from_batches([_written_or_left(name, rest, how), *refused])
+    return every.combine_chunks().to_batches()[0]
+
+
+def _is_worth(files: list[dict[str, Any]]) -> bool:
+    """Whether files are rewritten without the other files of their bin; not a small one alone."""
+    return len(files) > 1 or any(file["reason"] != "small" for file in files)
+
+
+def _adds(files: Iterable[dict[str, Any]]) -> list[Add]:
+    return [msgspec.json.decode(file["add"], type=Add) for file in files]
 
 
 def written_rows(
@@ -167,6 +207,11 @@ def unwritten_rows(
         for add in inputs
     ]
     return batch_of(rows, REWRITTEN_ARROW)
+
+
+def own_bin(name: str, add: Add) -> str:
+    """The name of the bin of a file that is set apart from its planned bin."""
+    return f"{name}-{hashlib.sha256(add.path.encode()).hexdigest()[:8]}"
 
 
 def _output(inputs: list[Add], how: Rewriting) -> tuple[Add | None, list[int]]:
@@ -205,7 +250,7 @@ def write_data_file(
     """
     location, path = how.location, new_path(values, how)
     plain = frozenset[str]()
-    with write.draft_directory(location) as draft:
+    with write.draft_directory(location) as draft, write.parent_of(draft, path):
         while True:
             with (
                 write.new_file(draft, path) as sink,

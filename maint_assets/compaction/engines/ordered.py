@@ -16,6 +16,7 @@ import pyarrow as pa
 from maint_assets.commit.rewrite.values import RewrittenBin
 from maint_assets.compaction.engines.arrow import (
     REWRITTEN_ARROW,
+    failure,
     grouped_by_bin,
     ledger_row,
     remove_outputs,
@@ -39,7 +40,7 @@ from maint_assets.datasets.columns import batch_of
 from maint_assets.datasets.parts import PartSlice, slice_batches
 from maint_assets.datasets.rows import encode_result, units
 from maint_assets.delta.actions import Add
-from maint_assets.errors import MaintError, RewriteError, one_line
+from maint_assets.errors import RewriteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,7 +57,6 @@ SHARE_BYTES = 64 * 1024 * 1024
 _STATE, _ADD, _ROWS, _VERIFIED = (
     REWRITTEN_ARROW.get_field_index(name) for name in ("state", "add", "rows", "verified")
 )
-_FAILURES = (MaintError, OSError, pa.ArrowException, ValueError)
 
 
 class _Share(msgspec.Struct, frozen=True):
@@ -175,8 +175,8 @@ def _ordered_bin(files: list[dict[str, Any]], how: Rewriting, scratch: str) -> p
         for number in range(size.files):
             written.append(write_ordered_file(number, runs, one))
         return _assembled(name, runs, written, how=how)
-    except _FAILURES as error:
-        return _failed(name, inputs, written, how=how, reason=_reason(error))
+    except Exception as error:  # noqa: BLE001 - raised, it would end the job, and all other bins
+        return _failed(name, inputs, written, how=how, reason=failure(error))
 
 
 class _Jobs:
@@ -213,15 +213,8 @@ class _Jobs:
 def _outcome(each: Asked, function: Callable[[Asked], Made]) -> _Outcome:
     try:
         return _Outcome(each.bin, msgspec.Raw(msgspec.json.encode(function(each))))
-    except _FAILURES as error:
-        # Raised, it would end the job, and the other bins with it.
-        return _Outcome(each.bin, msgspec.Raw(b"null"), _reason(error))
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, MaintError):
-        return str(error)
-    return f"its new files cannot be written ({one_line(error)})"
+    except Exception as error:  # noqa: BLE001 - raised, it would end the job, and all other bins
+        return _Outcome(each.bin, msgspec.Raw(b"null"), failure(error))
 
 
 def _assembled(

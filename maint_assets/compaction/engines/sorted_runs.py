@@ -16,13 +16,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from maint_assets.compaction.engines.arrow import ledger_row, refuse_other_rows, write_data_file
+from maint_assets.compaction.engines.arrow import (
+    ledger_row,
+    own_bin,
+    refuse_other_rows,
+    write_data_file,
+)
 from maint_assets.compaction.ordering.positions import Positions, key_columns, mixed, splits
 from maint_assets.compaction.reading.data_files import DataFiles
 from maint_assets.compaction.reading.footers import file_hazard
@@ -54,7 +59,10 @@ RANGE_BYTES = 32 * 1024 * 1024
 MOST_RANGES = 4096
 """The most ranges of a bin: each run has a batch per range."""
 
-_POSITION, _TIE = "__maint_assets_position", "__maint_assets_tie"
+# Helper columns are the last ones, and are found by that: the table may have one of any name.
+_POSITION, _TIE = "position", "tie"
+Columns = TypeVar("Columns", pa.Table, pa.RecordBatch)
+
 _PROBED_ROWS = 4096
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -115,8 +123,9 @@ class Division:
 def _division(samples: tuple[Sample, ...], ordering: Ordering, files: int) -> Division:
     """Compute a division; cached, since a worker may divide several shares of one bin."""
     sample = pa.concat_tables([_table(each.path) for each in samples]).combine_chunks()
-    positions = Positions.of(sample, ordering)
-    found = [positions.of_rows(each, _ties(each)) for each in sample.to_batches()]
+    positions = Positions.of(_without_last(sample), ordering)
+    batches = sample.to_batches()
+    found = [positions.of_rows(_without_last(each), _last(each).to_numpy()) for each in batches]
     every = np.concatenate(found) if found else np.zeros(0, np.uint64)
     in_memory = sum(each.bytes for each in samples)
     ranges = min(max(in_memory // files // RANGE_BYTES, 1), max(MOST_RANGES // files, 1))
@@ -198,7 +207,7 @@ def write_runs(
 
 def _bin_of_its_own(bin_: str, file: DataFile, hazard: Hazard) -> tuple[Any, ...]:
     """The ledger row of a file that Arrow cannot rewrite, as a bin of its own."""
-    name = f"{bin_}-{hashlib.sha256(file.add.path.encode()).hexdigest()[:8]}"
+    name = own_bin(bin_, file.add)
     if hazard.engine is None:
         return ledger_row(name, "input", file.add, rows=0, state="refused", reason=hazard.text)
     rows = file.live_rows
@@ -217,8 +226,8 @@ def write_ordered_file(number: int, runs: Sequence[Runs], of: OrderedBin) -> Ord
             batches = [run.get_batch(at) for run in opened]
             rows = pa.Table.from_batches(batches, schema).combine_chunks()
             if rows.num_rows:
-                order = np.argsort(rows[_POSITION].to_numpy(), kind="stable")
-                for batch in rows.drop_columns(_POSITION).take(order).to_batches():
+                order = np.argsort(_last(rows).to_numpy(), kind="stable")
+                for batch in _without_last(rows).take(order).to_batches():
                     new_file.append(batch)
 
     marks = Marks(ordering.tags(cube_id(of.bin)), ordering.provider)
@@ -277,7 +286,7 @@ class _RunFiles:
             return
         rows = pa.Table.from_batches(self._held).combine_chunks()
         self._held, self._bytes = [], 0
-        positions = rows[_POSITION].to_numpy()
+        positions = _last(rows).to_numpy()
         order = np.argsort(positions)
         # A position equal to a split belongs to the range above it, here as in ``_append``.
         inner = np.searchsorted(positions[order], self._division.splits, side="left")
@@ -315,8 +324,12 @@ def _with_ties(file: DataFile) -> Iterator[tuple[pa.RecordBatch, Keys]]:
         at += batch.num_rows
 
 
-def _ties(batch: pa.RecordBatch) -> Keys:
-    return batch[_TIE].to_numpy()
+def _last(rows: Columns) -> pa.Array:
+    return rows.column(rows.num_columns - 1)
+
+
+def _without_last(rows: Columns) -> Columns:
+    return rows.select(range(rows.num_columns - 1))
 
 
 def _table(path: str) -> pa.Table:

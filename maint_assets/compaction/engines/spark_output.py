@@ -10,13 +10,13 @@ import msgspec
 import pyarrow as pa
 
 from maint_assets.compaction.columns.physical import FIELD_ID, has_variants
-from maint_assets.compaction.engines.arrow import unwritten_rows, written_rows
+from maint_assets.compaction.engines.arrow import failure, unwritten_rows, written_rows
 from maint_assets.compaction.engines.spark_rows import SparkBin
 from maint_assets.compaction.reading.data_files import parquet_file
 from maint_assets.compaction.reading.matching import inner_fields
 from maint_assets.compaction.reading.row_width import RowWidth
 from maint_assets.compaction.writing.add_actions import bin_values, kept_marks, new_path, output_add
-from maint_assets.errors import MaintError, RewriteError, one_line
+from maint_assets.errors import RewriteError
 from maint_assets.storage import read, write
 from maint_assets.storage.location import Location
 
@@ -45,11 +45,8 @@ def adopt(new: SparkFile, how: Rewriting) -> pa.RecordBatch:
         return stays(state=new.state, reason=new.reason)
     try:
         output = _output(new, how)
-    except MaintError as error:
-        return stays(state="failed", reason=str(error))
-    except (OSError, pa.ArrowException, ValueError) as error:
-        reason = f"its new file cannot be written ({one_line(error)})"
-        return stays(state="failed", reason=reason)
+    except Exception as error:  # noqa: BLE001 - raised, it would end the job, and all other bins
+        return stays(state="failed", reason=failure(error))
     outputs = [] if output is None else [(output, sum(new.of.rows))]
     return written_rows(name, zip(inputs, new.of.rows, strict=True), outputs, engine="spark")
 

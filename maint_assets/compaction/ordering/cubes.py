@@ -41,13 +41,18 @@ class CubeBins(NamedTuple):
 
 
 class _Sizes(NamedTuple):
-    """The live bytes of each file, and the most bytes of a cube."""
+    """Bytes of each file, of live rows and in all, and the most of both in a cube."""
 
     live: Indexes
+    stored: Indexes
     capacity: int
+    budget: int
 
     def of(self, files: Indexes) -> int:
         return int(self.live[files].sum())
+
+    def read(self, files: Indexes) -> int:
+        return int(self.stored[files].sum())
 
     def small(self, cubes: list[Indexes]) -> list[Indexes]:
         """The cubes that are not sealed, the smallest first."""
@@ -67,10 +72,11 @@ def cube_bins(files: pa.Table, selection: Selection) -> CubeBins:
     """
     count = files.num_rows
     found = CubeBins(np.full(count, -1), np.zeros(count, np.bool_), np.zeros(count, np.bool_))
-    sizes = files["live_bytes"].to_numpy()
+    live, stored = files["live_bytes"].to_numpy(), files["size"].to_numpy()
+    capacity = min(CUBE_BYTES, selection.max_bytes or CUBE_BYTES)
+    sizes = _Sizes(live, stored, capacity, selection.max_bytes or int(stored.sum()))
     reasons = np.array(files["reason"].to_pylist(), object)
     cubes = files["cube"].combine_chunks()
-    capacity = min(CUBE_BYTES, selection.max_bytes or CUBE_BYTES)
     made = 0
     for start, end in runs(files["partition"].combine_chunks()):
         here = np.arange(start, end)
@@ -80,9 +86,9 @@ def cube_bins(files: pa.Table, selection: Selection) -> CubeBins:
         of_cubes = here[reasons[start:end] == "ordered"]
         parts = [of_cubes[each] for each in _cubes(cubes.take(pa.array(of_cubes)))]
         choose = _every_piece if selection.full else _joining
-        merged = choose(unordered, parts, _Sizes(sizes, capacity))
+        merged = choose(unordered, parts, sizes)
         found.merged[merged] = True
-        for one in _packed(np.union1d(unordered, merged), _Sizes(sizes, capacity)):
+        for one in _packed(np.union1d(unordered, merged), sizes):
             found.numbers[one], found.ordered[one], made = made, True, made + 1
     return found
 
@@ -103,26 +109,30 @@ def _every_piece(unordered: Indexes, cubes: list[Indexes], sizes: _Sizes) -> Ind
 
 def _joining(unordered: Indexes, cubes: list[Indexes], sizes: _Sizes) -> Indexes:
     """The files of the cubes that are no larger than what is ordered anyway."""
-    load, files, joined = sizes.of(unordered), len(unordered), [_NOTHING]
+    load, read = sizes.of(unordered), sizes.read(unordered)
+    files, joined = len(unordered), [_NOTHING]
     for cube in sizes.small(cubes):
-        size = sizes.of(cube)
+        size, stored = sizes.of(cube), sizes.read(cube)
         if size > load or load + size > sizes.capacity or files + len(cube) > CUBE_FILES:
             break
+        if read + stored > sizes.budget:
+            break
         joined.append(cube)
-        load, files = load + size, files + len(cube)
+        load, read, files = load + size, read + stored, files + len(cube)
     return np.concatenate(joined)
 
 
 def _packed(files: Indexes, sizes: _Sizes) -> Iterator[Indexes]:
-    """Consecutive files in bins of at most ``capacity`` bytes and CUBE_FILES files."""
+    """Consecutive files in bins of at most ``capacity``, ``budget`` and CUBE_FILES files."""
     held: list[int] = []
-    load = 0
+    load = read = 0
     for at in files.tolist():
-        size = int(sizes.live[at])
-        if held and (load + size > sizes.capacity or len(held) >= CUBE_FILES):
+        size, stored = int(sizes.live[at]), int(sizes.stored[at])
+        is_full = load + size > sizes.capacity or read + stored > sizes.budget
+        if held and (is_full or len(held) >= CUBE_FILES):
             yield np.array(held)
-            held, load = [], 0
+            held, load, read = [], 0, 0
         held.append(at)
-        load += size
+        load, read = load + size, read + stored
     if held:
         yield np.array(held)

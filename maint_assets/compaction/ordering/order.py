@@ -38,6 +38,8 @@ PROVIDER = "liquid"
 
 _PART = r"(?:`(?:[^`]|``)+`|[^.`]+)"
 _NAME = re.compile(rf"{_PART}(?:\.{_PART})*")
+_COMMA = re.compile(r",(?=[^`]*(?:`[^`]*`[^`]*)*$)")
+"""A comma outside backticks: an even number of them follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,11 @@ class Ordering:
         if not self.clustering:
             return {"zOrderBy": named, "clusterBy": "[]"}
         return {"zOrderBy": "[]", "clusterBy": named, "isFull": full}
+
+
+def listed_names(text: str) -> list[str]:
+    """The names of columns in a list separated by commas, as for ``zorder_by``."""
+    return [name.strip() for name in _COMMA.split(text)]
 
 
 def ordering(

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 _MOST_BITS, _MOST_KEY_BITS, _BITS = 14, 48, 64
 
+MOST_COLUMNS = _MOST_KEY_BITS // 2
+"""The most columns that count: a rank of one bit would only tell nulls from values."""
+
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -48,12 +51,16 @@ class Positions:
 
     @classmethod
     def of(cls, sample: pa.Table, ordering: Ordering) -> Self:
-        """The order that results from a sample: columns by physical name, structs unflattened."""
-        most = 1 << _bits(len(ordering.columns))
+        """The order that results from a sample: columns by physical name, structs unflattened.
+
+        Columns after the first MOST_COLUMNS do not count: no file would have fewer of their values.
+        """
+        columns = ordering.columns[:MOST_COLUMNS]
+        most = 1 << _bits(len(columns))
         rows = sample.combine_chunks().to_batches()
         batch = rows[0] if rows else pa.RecordBatch.from_pylist([], sample.schema)
-        bounds = [_bounds(comparable(batch, path), most - 1) for path in ordering.columns]
-        return cls(ordering.columns, tuple(bounds))
+        bounds = [_bounds(comparable(batch, path), most - 1) for path in columns]
+        return cls(columns, tuple(bounds))
 
     def of_rows(self, batch: pa.RecordBatch, ties: Keys) -> Keys:
         """The position of each row; ``ties`` order the rows that share a key."""
@@ -97,7 +104,7 @@ def key_columns(files: FileSchema, columns: Sequence[Path]) -> FileSchema:
 
 def _bits(columns: int) -> int:
     """The bits of a rank. The remaining bits of the 64 order the rows that share a key."""
-    return max(min(_MOST_BITS, _MOST_KEY_BITS // columns), 1)
+    return min(_MOST_BITS, _MOST_KEY_BITS // columns)
 
 
 def comparable(batch: pa.RecordBatch, path: Path) -> pa.Array:

@@ -33,14 +33,15 @@ def within_budget(
 ) -> Iterator[pa.RecordBatch]:
     """The files, with the bins that exceed ``max_bytes`` removed (reason ``postponed``).
 
-    Bins are taken from the oldest on; one that does not fit is skipped. Bins that are not promising
-    come last: a bin that is refused in every run must not use up the budget of the others.
+    Bins are taken from the oldest on; one that does not fit is skipped. The first is taken even if
+    it does not fit (it is a single file then), or no run would ever rewrite it. Bins that are not
+    promising come last: a bin that is refused in every run must not use up the budget of others.
     """
     held = list(files)
     last: list[_Bin] = []
     taken: list[str] = []
     for each in sorted(_bins(held), key=lambda each: each[:2]):
-        if each.size > max_bytes:
+        if taken and each.size > max_bytes:
             continue
         if is_promising(_adds(each)):
             taken.append(each.name)

@@ -61,9 +61,7 @@ def _classified(batch: pa.RecordBatch, criteria: Criteria) -> pa.RecordBatch:
     size = add.field("size")
     deleted = _deleted(add)
     rows = _rows(add.field("stats"))
-    share = pc.divide(
-        pc.cast(deleted, pa.float64()), pc.cast(pc.max_element_wise(rows, 1), pa.float64())
-    )
+    share = _share(deleted, rows)
     ordering = criteria.ordering
     cube = pa.nulls(len(batch), pa.string()) if ordering is None else _cube(add, ordering)
     reason = _reasons(add, share=share, rows=rows, cube=cube, criteria=criteria)
@@ -171,6 +169,14 @@ def _tag(tags: pa.MapArray, name: str) -> pa.Array:
 def _deleted(add: pa.StructArray) -> pa.Array:
     vector = add.field("deletionVector")
     return pc.fill_null(pc.if_else(pc.is_valid(vector), vector.field("cardinality"), 0), 0)
+
+
+def _share(deleted: pa.Array, rows: pa.Array) -> pa.Array:
+    """The share of deleted rows, from 0 to 1; null where the number of rows is unknown."""
+    every = pc.max_element_wise(rows, 1, skip_nulls=False)
+    share = pc.divide(pc.cast(deleted, pa.float64()), pc.cast(every, pa.float64()))
+    above = pc.max_element_wise(share, 0.0, skip_nulls=False)
+    return pc.min_element_wise(above, 1.0, skip_nulls=False)
 
 
 def _rows(stats: pa.Array) -> pa.Array:

@@ -68,11 +68,13 @@ def packed_bins(
     alone: Sequence[bool],
     whole: int,
     rewrites: Sequence[int] | None = None,
+    budget: tuple[Sequence[int], int] | None = None,
 ) -> list[int]:
     """The bin number of each file, -1 for one that stays; next-fit in the given order.
 
-    Sizes, ``target`` and ``whole`` are bytes. No bin has more than MOST_FILES files, which bounds
-    the memory of a task and the length of a commit.
+    Sizes, ``target`` and ``whole`` are bytes of live rows. No bin has more than MOST_FILES files,
+    which bounds the memory of a task and the length of a commit. ``budget`` holds the sizes of
+    the files with their deleted rows, and the most bytes of them in a bin of several files.
 
     A file of at least ``whole`` bytes has a bin of its own; files before and after it may still
     share one. A bin of a single file is kept only if ``alone`` holds for the file. Files that are
@@ -80,22 +82,29 @@ def packed_bins(
     the newest of them fill up the last bin.
     """
     past = [0] * len(sizes) if rewrites is None else rewrites
+    stored, most = budget or (sizes, sum(sizes))
     settled = [file for file, many in enumerate(past) if many >= MOST_REWRITES and not alone[file]]
     found, members = [-1] * len(sizes), dict[int, list[int]]()
-    current, load, made = -1, 0, 0
+    current, load, read, made = -1, 0, 0, 0
     for file in sorted(set(range(len(sizes))).difference(settled)):
         size = sizes[file]
         if size >= whole:
             members[made], made = [file], made + 1
             continue
-        if current < 0 or load + size > target or len(members[current]) >= MOST_FILES:
-            current, load, made = made, 0, made + 1
+        if (
+            current < 0
+            or load + size > target
+            or read + stored[file] > most
+            or len(members[current]) >= MOST_FILES
+        ):
+            current, load, read, made = made, 0, 0, made + 1
             members[current] = []
         members[current].append(file)
-        load += size
+        load, read = load + size, read + stored[file]
     if current >= 0 and (len(members[current]) > 1 or not past[members[current][0]]):
         room = MOST_FILES - len(members[current])
-        members[current] += _fitting(settled[::-1], sizes, room_bytes=target - load)[:room]
+        fitting = _fitting(settled[::-1], (sizes, stored), room_bytes=(target - load, most - read))
+        members[current] += fitting[:room]
     kept = (bin_ for bin_ in members.values() if len(bin_) > 1 or alone[bin_[0]])
     for number, bin_ in enumerate(kept):
         for file in bin_:
@@ -103,13 +112,16 @@ def packed_bins(
     return found
 
 
-def _fitting(files: Iterable[int], sizes: Sequence[int], *, room_bytes: int) -> list[int]:
-    """The files that fit into ``room_bytes``, taken first-fit in the given order."""
+def _fitting(
+    files: Iterable[int], sizes: tuple[Sequence[int], Sequence[int]], *, room_bytes: tuple[int, int]
+) -> list[int]:
+    """The files that fit into ``room_bytes`` by both sizes, taken first-fit in the given order."""
     found: list[int] = []
+    (live, stored), (room, most) = sizes, room_bytes
     for at in files:
-        if sizes[at] <= room_bytes:
+        if live[at] <= room and stored[at] <= most:
             found.append(at)
-            room_bytes -= sizes[at]
+            room, most = room - live[at], most - stored[at]
     return found
 
 
@@ -119,6 +131,7 @@ def _bin_numbers(held: pa.Table, selection: Selection) -> np.ndarray:
     if selection.purge:  # a file with ordered rows is rewritten alone, and stays part of its cube
         sizes = pc.if_else(held["clustered"], selection.min_bytes, sizes)
     sizes, rewrites = sizes.to_numpy(), held["rewrites"].to_numpy()
+    stored, most = held["size"].to_numpy(), selection.max_bytes
     # A small file gains nothing by a rewrite alone; the other reasons hold for a single file.
     alone = pc.not_equal(held["reason"], "small").to_numpy(zero_copy_only=False)
     found, made = np.full(len(sizes), -1), 0
@@ -130,6 +143,7 @@ def _bin_numbers(held: pa.Table, selection: Selection) -> np.ndarray:
                 alone=alone[start:end].tolist(),
                 whole=selection.min_bytes,
                 rewrites=rewrites[start:end].tolist(),
+                budget=None if most is None else (stored[start:end].tolist(), most),
             )
         )
         found[start:end] = np.where(numbers < 0, -1, numbers + made)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _FILE, _MATCHES = "__maint_assets_file", "__maint_assets_matches"
 _QUOTED = re.compile(
-    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|/\*.*?\*/|--[^\n]*", re.DOTALL
+    r"'(?:[^'\\]|\\.)*'|([`\"])(?P<word>\w+)\1|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|/\*.*?\*/|--[^\n]*",
+    re.DOTALL,
 )
 _OF_VALUES = ("22", "P0001")
 """SQLSTATEs of errors that depend on a value: "data exception", and that of ``assert_true``."""
@@ -36,7 +37,7 @@ _TRY = "use try_cast or try_divide"
 _SUBQUERY = re.compile(r"\bselect\b|\(\s*(values|from|table|with)\b", re.IGNORECASE)
 _UNSTEADY = re.compile(
     r"\b(rand|randn|random|randstr|uniform|uuid|shuffle|monotonically_increasing_id"
-    r"|spark_partition_id|input_file_\w+|over)\s*\(",
+    r"|spark_partition_id|input_file_\w+|reflect|try_reflect|java_method|over)\s*\(",
     re.IGNORECASE,
 )
 """Functions that are not deterministic for a partition: each plan would be another one."""
@@ -53,7 +54,9 @@ def of_partitions(files: Rows, where: str, *, partitions: Iterable[Field], table
     bare = _QUOTED.sub(" ", where)
     if _SUBQUERY.search(bare):
         raise PredicateError(table, f"where {where!r} holds a subquery", "give a plain condition")
-    if (found := _UNSTEADY.search(bare)) is not None:
+    # The name of a function may be quoted.
+    called = _QUOTED.sub(lambda quoted: f" {quoted['word'] or ''} ", where)
+    if (found := _UNSTEADY.search(called)) is not None:
         unsteady = f"where {where!r} uses {found[1]}, whose value does not depend on the partition"
         raise PredicateError(table, unsteady, f"use partition columns: {names}")
     if _FILE in where or _MATCHES in where:

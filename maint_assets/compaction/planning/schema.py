@@ -54,7 +54,8 @@ BINS_MEASURES = {
     "bins": Measure("count", where=PLANNED & (pc.field("position") == 0)),
     "bytes": Measure("sum", "size", PLANNED),
     "rows": Measure("sum", "rows", PLANNED),
-    "deleted": Measure("sum", "deleted", PLANNED),
+    # Of files whose rows are counted: the difference of both is the number of live rows.
+    "deleted": Measure("sum", "deleted", PLANNED & pc.is_valid(pc.field("rows"))),
     "considered": Measure("count"),
     **{
         f"left_{name}": Measure("count", where=pc.field("reason") == name)

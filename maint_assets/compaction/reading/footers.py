@@ -31,30 +31,29 @@ def file_hazard(file: DataFile) -> Hazard | None:
 
 def hazards_of_footers(
     inputs: Sequence[Add], *, location: Location, target: FileSchema
-) -> tuple[Hazard | None, list[int]]:
-    """The hazard among files, and the live rows of each, from footers and deletion vectors.
+) -> list[tuple[Hazard | None, int]]:
+    """The hazard of each file or None, and its live rows, from footers and deletion vectors.
 
-    A hazard for every engine comes first, and ends the check. Raises StorageError for a file that
-    cannot be opened.
+    Raises StorageError for a file that cannot be opened.
     """
-    by_spark: Hazard | None = None
-    counts: list[int] = []
+    found: list[tuple[Hazard | None, int]] = []
     files = DataFiles(location, target, footers_only=True)
     files.expect(inputs)
     for add in inputs:
         with closing(files.open(add)) as file:
-            found = file_hazard(file)
-            counts.append(file.live_rows)
-        if found is not None and found.engine is None:
-            return found, counts
-        by_spark = found if by_spark is None or (found and found.is_doubtful) else by_spark
-    return by_spark, counts
+            found.append((file_hazard(file), file.live_rows))
+    return found
 
 
 def is_promising(inputs: Sequence[Add], *, location: Location, target: FileSchema) -> bool:
-    """Whether a rewrite of the files can succeed, as far as their footers tell."""
+    """Whether a rewrite of the files can succeed, as far as their footers tell.
+
+    Files that no engine can rewrite are left out of a rewrite of several others.
+    """
     try:
-        found, _ = hazards_of_footers(inputs, location=location, target=target)
+        found = hazards_of_footers(inputs, location=location, target=target)
     except MaintError:
         return False
-    return found is None or (found.engine is not None and not found.is_doubtful)
+    fit = [hazard for hazard, _ in found if hazard is None or hazard.engine is not None]
+    is_doubtful = any(hazard is not None and hazard.is_doubtful for hazard in fit)
+    return len(fit) >= min(len(found), 2) and not is_doubtful

@@ -70,11 +70,12 @@ def test_bounds_and_nulls_add_up_over_batches(batches: list[list[Any]], expected
         ([[0.0, -0.0]], ("-0.0", "0.0")),
         ([[-0.0, 0.0]], ("-0.0", "0.0")),
         ([[0.0], [-0.0]], ("-0.0", "0.0")),
-        ([[0.0, 2.0]], ("0.0", "2.0")),
-        ([[-2.0, -0.0]], ("-2.0", "-0.0")),
+        ([[0.0, 2.0]], ("-0.0", "2.0")),
+        ([[-2.0, -0.0]], ("-2.0", "0.0")),
+        ([[-0.0, NAN]], ("-0.0", "NaN")),
     ],
 )
-def test_nan_is_the_greatest_number_and_zeros_have_signs(
+def test_nan_is_the_greatest_number_and_bounds_hold_zeros_of_both_signs(
     batches: list[list[Any]], expected: tuple[str, str], *, name: str, arrow: pa.DataType
 ) -> None:
     assert found(Primitive(name), arrow, *batches)[:2] == expected

@@ -306,6 +306,23 @@ def test_a_bin_that_spark_cannot_keep_does_not_stop_the_others(
     assert len(list(tmp_path.rglob("part-*"))) == 4, "nothing but the new files"
 
 
+def test_a_file_that_no_engine_keeps_does_not_stop_spark_from_merging_the_others(
+    tmp_path: Path, spark: SparkSession, compacting: Compacting
+) -> None:
+    table = TableBuilder(tmp_path).create(fields={"id": "long", "day": "date"})
+    for at in range(3):
+        made = file_of(tmp_path, f"{at}.parquet", days(at), footer=UNTOLD)
+        made["add"]["size"] += at == 1
+        table.commit([made])
+    before = texts(spark, tmp_path)
+
+    done = compacting(tmp_path).compact().done
+
+    assert done is not None and (done.bins_by_engine, done.refused) == ({"spark": 1}, 1)
+    assert (done.files_removed, done.files_added) == (2, 1)
+    assert texts(spark, tmp_path) == before
+
+
 def test_arrow_and_spark_rewrite_in_one_commit(
     tmp_path: Path, spark: SparkSession, compacting: Compacting
 ) -> None:

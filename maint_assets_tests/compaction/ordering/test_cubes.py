@@ -126,6 +126,18 @@ def test_a_budget_is_no_smaller_than_a_bin() -> None:
     assert planned(adds, max_bytes=50)[0] == [["a"], ["b"], ["c"]]
 
 
+@pytest.mark.parametrize(
+    ("budget", "bins"), [(80, ["ab", "cd"]), (249, ["abcd"]), (250, ["abcde"])]
+)
+def test_a_budget_counts_the_bytes_of_deleted_rows_too(budget: int, bins: list[str]) -> None:
+    adds = [add(name, 40, deleted=5, modificationTime=at) for at, name in enumerate("abcd")]
+    adds.append(in_cube("e", "1", 90, deleted=9, modificationTime=5))
+
+    found, _, _ = planned(adds, max_bytes=budget, max_deleted_ratio=1)
+
+    assert ["".join(bin_) for bin_ in found] == bins
+
+
 def test_full_makes_one_cube_of_all() -> None:
     adds = [in_cube("a", "1", 90), in_cube("b", "2", 10)]
 

@@ -63,6 +63,19 @@ def test_columns_of_few_and_of_many_values_weigh_the_same() -> None:
     assert max(row["many"] for row in quarter) < 2200
 
 
+@pytest.mark.parametrize("columns", [24, 25, 48, 64, 65, 100])
+def test_the_first_columns_of_many_give_the_order_and_ties_are_spread(columns: int) -> None:
+    names = [f"c{at}" for at in range(columns)]
+    values = np.repeat([1, 0], 500)
+    rows = pa.table(dict.fromkeys(names, values))
+    positions = Positions.of(rows, order(*names))
+
+    found = positions.of_rows(rows.to_batches()[0], mixed(1, np.arange(1000)))
+
+    assert found[500:].max() < found[:500].min()
+    assert len(set(found.tolist())) > 900
+
+
 def test_struct_fields_order_rows() -> None:
     rows = pa.table({"s": [{"a": 3}, None, {"a": None}, {"a": 1}]})
     ordering = Ordering((("s", "a"),), (("s", "a"),), clustering=False)

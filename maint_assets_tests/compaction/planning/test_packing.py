@@ -6,6 +6,7 @@ from itertools import chain, cycle
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +14,9 @@ from maint_assets.compaction.plan import Selection
 from maint_assets.compaction.planning.budget import within_budget
 from maint_assets.compaction.planning.candidates import Criteria, candidates
 from maint_assets.compaction.planning.packing import compaction_bins, packed_bins
+from maint_assets.compaction.planning.schema import BINS_MEASURES, COMPACTION_ARROW
 from maint_assets.compaction.planning.tasks import RewriteTask, commit_batches
-from maint_assets.datasets.parts import PartSlice
+from maint_assets.datasets.parts import PartSlice, evaluate_measures
 from maint_assets.delta.actions import Add
 from maint_assets.delta.schema import Field, Primitive
 from maint_assets.snapshot.whole.schemas import ADD_ARROW, LIVE_ADDS_ARROW
@@ -23,15 +25,15 @@ from maint_assets_tests.support.adds import ROOT, add
 DAY = Field("day", "day", Primitive("date"), None, {})
 
 
-def planned(
+def plan_rows(
     adds: list[dict[str, Any]],
     *partitions: Field,
     max_bytes: int | None = None,
     bad: str = "",
     **selection: Any,
-) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The paths of each bin, the reason of each path; bins with ``bad`` files promise little."""
-    sizes: dict[str, Any] = {"target_bytes": 100, "min_bytes": 50}
+) -> pa.Table:
+    """The rows of a plan; bins with ``bad`` files promise little."""
+    sizes: dict[str, Any] = {"target_bytes": 100, "min_bytes": 50, "max_bytes": max_bytes}
     asked = Selection(**(sizes | selection))
     arrays = [
         pa.array([each["path"] for each in adds], pa.string()),
@@ -47,8 +49,14 @@ def planned(
             return not {each.path for each in held} & {*bad}
 
         found = within_budget(found, max_bytes=max_bytes, is_promising=promising)
-    rows = [row for some in found for row in some.to_pylist()]
-    bins: dict[str, list[str]] = {}
+    return pa.Table.from_batches(found, COMPACTION_ARROW)
+
+
+def planned(
+    adds: list[dict[str, Any]], *partitions: Field, **asked: Any
+) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The paths of each bin, and the reason of each path."""
+    rows, bins = plan_rows(adds, *partitions, **asked).to_pylist(), dict[str, list[str]]()
     for row in rows:
         if row["bin"] is not None:
             bins.setdefault(row["bin"], []).append(row["path"])
@@ -181,6 +189,28 @@ def test_sizes_are_those_of_live_rows() -> None:
     assert list(bins.values()) == [["a", "b", "c"]]
 
 
+@pytest.mark.parametrize("rows", [None, 0, 10])
+def test_a_file_takes_room_between_none_and_its_size_whatever_its_vector_deletes(
+    rows: int | None,
+) -> None:
+    adds = [add(name, size=40) for name in "bcd"]
+    adds.insert(1, add("a", size=40, rows=rows, deleted=400))
+
+    found = plan_rows(adds)
+    bins = found.group_by("bin").aggregate([("live_bytes", "sum")])
+
+    live = dict(zip(*(found[name].to_pylist() for name in ("path", "live_bytes")), strict=True))
+    assert live["a"] == (40 if rows is None else 0)
+    assert sorted(bins["live_bytes_sum"].to_pylist()) == ([80, 80] if rows is None else [40, 80])
+
+
+def test_rows_deleted_from_a_file_of_unknown_rows_are_not_counted() -> None:
+    found = plan_rows([add("a", deleted=4), add("b", rows=None, deleted=400)])
+
+    measured = evaluate_measures(found, BINS_MEASURES)
+    assert (measured["rows"], measured["deleted"]) == (10, 4)
+
+
 def test_purge_takes_exactly_the_files_with_deleted_rows() -> None:
     adds = [add("small"), add("a", size=90, rows=100, deleted=1), add("b", rows=None, deleted=1)]
 
@@ -242,6 +272,52 @@ def test_bins_beyond_the_budget_are_postponed_the_oldest_are_not() -> None:
 
     assert list(bins.values()) == [["a", "b", "c"]]
     assert {reasons[name] for name in "def"} == {"postponed"}
+
+
+def test_bins_hold_no_more_than_the_budget_so_that_each_run_rewrites_some() -> None:
+    adds = [add(name, size=30, modificationTime=at) for at, name in enumerate("abcdef")]
+
+    bins, reasons = planned(adds, max_bytes=89)
+
+    assert list(bins.values()) == [["a", "b"]]
+    assert {reasons[name] for name in "cdef"} == {"postponed"}
+
+
+def test_a_budget_counts_the_bytes_of_deleted_rows_too() -> None:
+    adds = [
+        add(name, size=90, rows=10, deleted=9, modificationTime=at)
+        for at, name in enumerate("abcdef")
+    ]
+
+    assert list(planned(adds, max_bytes=200)[0].values()) == [["a", "b"]]
+
+
+def test_a_file_that_exceeds_the_budget_is_rewritten_when_it_is_the_oldest() -> None:
+    adds = [add(name, size=30, modificationTime=at) for at, name in ((1, "a"), (3, "b"), (3, "c"))]
+    large = add("z", size=90, rows=10, deleted=2, modificationTime=2)
+
+    assert list(planned([*adds, large], max_bytes=80)[0].values()) == [["a", "b"]]
+    assert list(planned([*adds[1:], large], max_bytes=80)[0].values()) == [["z"]]
+    assert list(planned([*adds[1:], large], max_bytes=80, bad="z")[0].values()) == [["b", "c"]]
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 120), st.integers(0, 10)), max_size=30),
+    most=st.integers(1, 300),
+)
+def test_a_budget_is_kept_but_for_a_single_file_and_something_is_always_rewritten(
+    sizes: list[tuple[int, int]], most: int
+) -> None:
+    adds = [
+        add(str(at), size, deleted=deleted, modificationTime=at)
+        for at, (size, deleted) in enumerate(sizes)
+    ]
+
+    rows = plan_rows(adds, max_bytes=most).to_pylist()
+
+    taken = [row["size"] for row in rows if row["bin"] is not None]
+    assert taken or not any(row["reason"] == "postponed" for row in rows)
+    assert sum(taken) <= most or len(taken) == 1
 
 
 def test_bins_that_would_be_refused_again_do_not_take_the_place_of_others() -> None:

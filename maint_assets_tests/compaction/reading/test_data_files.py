@@ -94,6 +94,16 @@ UTC_US = pa.timestamp("us", "UTC")
         ("timestamp", pa.timestamp("us", "Asia/Tokyo"), [utc(1500)], [utc(1500)]),
         ("timestamp_ntz", pa.timestamp("ms"), [LOCAL], [LOCAL]),
         ("long", pa.null(), [None], [None]),
+        ("string", pa.binary(), ["é".encode(), None], ["é", None]),
+        ("string", pa.large_binary(), [b"a"], ["a"]),
+        ("string", pa.binary_view(), [b"a"], ["a"]),
+        ("binary", pa.string(), ["é", None], ["é".encode(), None]),
+        ("binary", pa.large_string(), ["a"], [b"a"]),
+        ("binary", pa.string_view(), ["a"], [b"a"]),
+        ("byte", pa.int32(), [-(2**7), 2**7 - 1, None], [-(2**7), 2**7 - 1, None]),
+        ("short", pa.int32(), [-(2**15), 2**15 - 1], [-(2**15), 2**15 - 1]),
+        ("long", pa.duration("us"), [7, None], [7, None]),
+        ("long", pa.duration("s"), [7], [7]),
     ],
 )
 def test_type_that_was_widened_since_is_cast(
@@ -120,18 +130,18 @@ def test_type_that_was_widened_since_is_cast(
         ("short", pa.uint16()),
         ("integer", pa.uint32()),
         ("long", pa.uint64()),
-        ("long", pa.duration("us")),
+        ("integer", pa.duration("us")),
         ("decimal(11,2)", pa.int32()),
         ("decimal(21,2)", pa.int64()),
         ("decimal(10,2)", pa.decimal128(10, 3)),
         ("decimal(10,2)", pa.decimal128(11, 2)),
         ("decimal(11,3)", pa.decimal128(11, 2)),
         ("string", pa.int32()),
-        ("string", pa.binary()),
-        ("binary", pa.json_()),
-        ("binary", pa.uuid()),
-        ("binary", pa.string()),
+        ("string", pa.uuid()),
+        ("string", pa.binary(2)),
         ("boolean", pa.int8()),
+        ("boolean", pa.bool8()),
+        ("timestamp", pa.opaque(pa.timestamp("us", "UTC"), "moment", "other")),
         ("date", pa.timestamp("us")),
         ("timestamp", pa.date32()),
         ("timestamp_ntz", UTC_US),
@@ -150,6 +160,37 @@ def test_any_other_type_is_refused(tmp_path: Path, kind: Any, given: pa.DataType
     with pytest.raises(StorageError, match=r"file f .* column c is .*, which does not become"):
         found.batches()
     assert len(found.hazards()) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "storage", "given"),
+    [
+        ("binary", pa.array([bytes(range(16)), None], pa.binary(16)), pa.uuid()),
+        ("string", pa.array(["{}", None]), pa.json_()),
+        ("byte", pa.array([1, None], pa.int8()), pa.bool8()),
+        ("long", pa.array([1, None], pa.int32()), pa.opaque(pa.int32(), "number", "other")),
+    ],
+)
+def test_types_of_other_libraries_are_read_as_they_are_stored(
+    tmp_path: Path, kind: str, storage: pa.Array, given: pa.DataType
+) -> None:
+    columns = pa.table({"c": pa.ExtensionArray.from_storage(given, storage)})
+
+    assert values(holding(tmp_path, columns, schema_of(("c", kind)))) == storage.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored"),
+    [("string", b"\xff"), ("byte", 2**7), ("byte", -(2**7) - 1), ("short", 2**15)],
+)
+def test_values_that_the_table_s_type_cannot_hold_are_refused(
+    tmp_path: Path, kind: str, stored: Any
+) -> None:
+    arrow = pa.binary() if kind == "string" else pa.int32()
+    found = holding(tmp_path, pa.table({"c": pa.array([stored], arrow)}), schema_of(("c", kind)))
+
+    with pytest.raises(StorageError, match=r"Invalid UTF8|not in range"):
+        found.batches()
 
 
 def test_moments_that_lose_digits_are_refused(tmp_path: Path) -> None:
