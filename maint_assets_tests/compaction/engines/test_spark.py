@@ -311,7 +311,7 @@ def test_a_file_that_no_engine_keeps_does_not_stop_spark_from_merging_the_others
 ) -> None:
     table = TableBuilder(tmp_path).create(fields={"id": "long", "day": "date"})
     for at in range(3):
-        made = file_of(tmp_path, f"{at}.parquet", days(at), footer=UNTOLD)
+        made = file_of(tmp_path, f"{at}.parquet", days(at), footer=NO_CALENDAR)
         made["add"]["size"] += at == 1
         table.commit([made])
     before = texts(spark, tmp_path)
