@@ -14,8 +14,14 @@ from maint_assets.assets.jobs import executed_keys
 from maint_assets.cli.compaction import execute_compaction, plan_compaction
 from maint_assets.cli.log_cleanup import execute_log_cleanup
 from maint_assets.cli.vacuum import execute_vacuum
-from maint_assets.config import TableSettings
-from maint_assets.errors import GuardError, MaintError, StageMissingError, StalePlanError
+from maint_assets.config import TableSettings, VacuumSettings
+from maint_assets.errors import (
+    GuardError,
+    MaintError,
+    RefusedError,
+    StageMissingError,
+    StalePlanError,
+)
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder, tree
 from maint_assets_tests.support.chain import Chain, files, set_clock
@@ -376,6 +382,30 @@ def test_an_executed_plan_stays_executed_whatever_is_reported_in_the_ui(
     error = raised(chain.launch(report.planned.plan.digest).error)
 
     assert "was executed by run" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("planned", "now"),
+    [
+        ({}, {"retention": "60 days"}),
+        ({"retention": "1 hour", "allow_short_retention": True}, {}),
+        (
+            {"retention": "1 hour", "allow_short_retention": True},
+            {"retention": "1 hour"},
+        ),
+    ],
+)
+def test_a_plan_that_retains_less_than_the_settings_ask_for_now_is_refused(
+    table: TableBuilder, tmp_path: Path, planned: dict[str, Any], now: dict[str, Any]
+) -> None:
+    chain = Chain.of(table.path, tmp_path / "out", max_delete_share=1, **planned)
+    report = chain.plan()
+    raised_since = chain.table.model_copy(update={"vacuum": VacuumSettings(**now)})
+
+    with pytest.raises(RefusedError, match="retention"):
+        execute_vacuum(chain.launcher, raised_since, report, by="a test")
+
+    assert left(table) == {"live", "old"}
 
 
 @pytest.mark.parametrize("branch", ["vacuum", "compaction", "log_cleanup"])

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from maint_assets.cli.vacuum import execute_vacuum
 from maint_assets.config import VacuumSettings
 from maint_assets.errors import (
     ChecksumMismatchError,
@@ -371,3 +372,26 @@ def test_a_commit_that_protects_more_than_the_plan_stops_the_deletion(
         chain.execute(report)
 
     assert {path for path in tree(tmp_path) if "_delta_log" not in path} == before
+
+
+def test_a_commit_that_restores_the_retention_after_start_stops_a_short_plan(
+    tmp_path: Path, chain_of: ChainOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, start = story(tmp_path), history.start
+    before = table.metadata
+    report = (chain := chain_of(tmp_path)).plan()
+    name = "delta.deletedFileRetentionDuration"
+    table.commit([{"metaData": before | {"configuration": {name: "interval 0 hours"}}}])
+
+    def started(*args: Any, **kwargs: Any) -> int:
+        version = start(*args, **kwargs)
+        table.commit([{"metaData": before}], version=len(infos(tmp_path)))
+        return version
+
+    monkeypatch.setattr(history, "start", started)
+    own = chain.table.model_copy(update={"vacuum": VacuumSettings()})
+
+    with pytest.raises(StalePlanError, match="retention was raised"):
+        execute_vacuum(chain.launcher, own, report, by="a test")
+
+    assert (tmp_path / "x").exists()

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from maint_assets.assets.acting import acting, refuse_unreached
@@ -14,6 +15,7 @@ from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.progress import Share, recorded_share, tasks_of
 from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
 from maint_assets.assets.stage_store import Dataset, StageResult
+from maint_assets.assets.stages.vacuum import asked_retention_ms
 from maint_assets.config import milliseconds
 from maint_assets.datasets.ledger import (
     Places,
@@ -60,7 +62,11 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     """
     plan = _approved_plan(run, approval)
     location = run.located(plan.table)
-    head = ready_head(plan, location, _limits(run.table.vacuum), now_ms=run.now_ms())
+    settings = run.table.vacuum
+    kept_ms = partial(asked_retention_ms, settings=settings)
+    head = ready_head(plan, location, _limits(settings), kept_ms=kept_ms, now_ms=run.now_ms())
+    # Tasks stop at a commit that raises the retention of the table beyond the one checked here.
+    plan = replace(plan, table_retention_ms=head.properties.deleted_file_retention_ms)
     history.log_planned(plan, dry_run=False)
     started = time.monotonic()
     done = _recorded_run(run, plan, head)
