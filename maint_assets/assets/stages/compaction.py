@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from maint_assets.assets.approval import plan_digest, refuse_other_rows
+from maint_assets.assets.approval import plan_digest, refuse_changed_plan
 from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
 from maint_assets.assets.stage_store import Dataset, StageResult
@@ -165,12 +165,11 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
 
 
 def _approved_bins(run: StageRun, approval: Approval) -> BinsSummary:
-    """The summary of the plan, if it is the approved one and its rows still have its digest."""
+    """The summary of the plan, if it is the approved one and still has its digest."""
     seen = run.summary("compaction_bins", BinsSummary)
     plan = seen.plan
     approval.refuse_other(run, "compaction_bins", plan.digest, table=plan.table)
-    marks = plan.table_id, plan.version, plan.commit_mark, plan.selection
-    refuse_other_rows(run, "compaction_bins", COMPACTION_SCHEMA, marks=marks, digest=plan.digest)
+    refuse_changed_plan(run, "compaction_bins", plan, schema=COMPACTION_SCHEMA)
     return seen
 
 
@@ -363,16 +362,16 @@ def asked_selection(settings: CompactionSettings) -> Selection:
 
 
 def _plan(seen: SnapshotSummary, selection: Selection, *, written: Dataset) -> CompactionPlan:
-    metrics, mark = written.metrics, seen.commit_mark
+    metrics = written.metrics
     considered = metrics["considered"] - metrics["left_other_partition"]
     left = {name: metrics[f"left_{name}"] for name in LEFT_OUT_REASONS}
-    return CompactionPlan(
+    plan = CompactionPlan(
         table=seen.table,
         table_id=seen.table_id,
         version=seen.version,
-        commit_mark=mark,
+        commit_mark=seen.commit_mark,
         planned_ms=seen.planned_ms,
-        digest=plan_digest(seen.table_id, seen.version, mark, selection, written.digest),
+        digest="",
         selection=selection,
         bins=metrics["bins"],
         files=written.rows,
@@ -384,3 +383,4 @@ def _plan(seen: SnapshotSummary, selection: Selection, *, written: Dataset) -> C
             name: metrics[f"left_bytes_{name}"] for name, count in left.items() if count
         },
     )
+    return replace(plan, digest=plan_digest(plan, written.digest))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from maint_assets.assets.acting import acting, refuse_unreached
-from maint_assets.assets.approval import plan_digest, refuse_other_rows
+from maint_assets.assets.approval import plan_digest, refuse_changed_plan
 from maint_assets.assets.numbers import human_time
 from maint_assets.assets.progress import Share, recorded_share, tasks_of
 from maint_assets.assets.spark_resource import typed_errors
@@ -211,12 +211,11 @@ def log_deletion_progress(run: StageRun) -> Share | None:
 
 
 def _approved_plan(run: StageRun, approval: Approval) -> ExpiredLogsSummary:
-    """The summary of the plan, if it is the approved one and its rows still have its digest."""
+    """The summary of the plan, if it is the approved one and still has its digest."""
     seen = run.summary("expired_logs", ExpiredLogsSummary)
     plan = seen.plan
     approval.refuse_other(run, "expired_logs", plan.digest, table=plan.table)
-    marks = plan.table_id, plan.mode, plan.anchor_version, plan.creates_anchor
-    refuse_other_rows(run, "expired_logs", EXPIRED_SCHEMA, marks=marks, digest=plan.digest)
+    refuse_changed_plan(run, "expired_logs", plan, schema=EXPIRED_SCHEMA)
     return seen
 
 
@@ -353,8 +352,7 @@ def _proven(run: StageRun, asked: Terms) -> Proven:
 def _plan(
     seen: SnapshotSummary, asked: Terms, found: Findings, *, written: Dataset
 ) -> LogCleanupPlan:
-    marks = seen.table_id, asked.mode, found.anchor_version, found.creates_anchor
-    return LogCleanupPlan(
+    plan = LogCleanupPlan(
         table=seen.table,
         table_id=seen.table_id,
         version=seen.version,
@@ -363,7 +361,7 @@ def _plan(
         retention_ms=asked.retention_ms,
         table_retention_ms=asked.table_retention_ms,
         planned_ms=asked.planned_ms,
-        digest=plan_digest(*marks, written.digest),
+        digest="",
         files=written.rows,
         bytes=written.metrics["bytes"],
         anchor_version=found.anchor_version,
@@ -374,6 +372,7 @@ def _plan(
         protection_before=asked.protection_before,
         commit_mark=seen.commit_mark,
     )
+    return replace(plan, digest=plan_digest(plan, written.digest))
 
 
 def _written_anchor(run: StageRun, head: TableHead, plan: LogCleanupPlan) -> int | None:

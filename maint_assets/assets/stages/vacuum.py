@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -296,7 +297,7 @@ def _plan(
     seen: SnapshotSummary, found: ListingSummary, elsewhere: Aliases, *, written: Dataset
 ) -> VacuumPlan:
     directories = written.metrics["kind_directory"]
-    return VacuumPlan(
+    plan = VacuumPlan(
         table=seen.table,
         table_id=seen.table_id,
         version=seen.version,
@@ -305,7 +306,7 @@ def _plan(
         retention_asked=seen.retention_asked,
         table_retention_ms=seen.table_retention_ms,
         planned_ms=seen.planned_ms,
-        digest=plan_digest(seen.table_id, written.digest),
+        digest="",
         files=written.rows - directories,
         directories=directories,
         bytes=written.metrics["bytes"],
@@ -321,6 +322,7 @@ def _plan(
         lost_files=written.metrics["lost_files"],
         lost_example=written.metrics["lost_example"],
     )
+    return replace(plan, digest=plan_digest(plan, written.digest))
 
 
 def _handled_version(

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from maint_assets.assets.acting import acting, refuse_unreached
-from maint_assets.assets.approval import refuse_other_rows
+from maint_assets.assets.approval import refuse_changed_plan
 from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.progress import Share, recorded_share, tasks_of
 from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
@@ -100,10 +100,10 @@ def deletion_progress(run: StageRun) -> Share | None:
 
 
 def _approved_plan(run: StageRun, approval: Approval) -> VacuumPlan:
-    """The plan, if it is approved, its rows still have its digest, and it is within the limits."""
+    """The plan, if it is approved, it still has its digest, and it is within the limits."""
     plan = run.summary("diff", DiffSummary).plan
     approval.refuse_other(run, "diff", plan.digest, table=plan.table)
-    refuse_other_rows(run, "diff", DIFF_SCHEMA, marks=(plan.table_id,), digest=plan.digest)
+    refuse_changed_plan(run, "diff", plan, schema=DIFF_SCHEMA)
     refuse_beyond(plan, _limits(run.table.vacuum), attended=approval.is_attended)
     return plan
 

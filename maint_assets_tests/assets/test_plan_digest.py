@@ -1,0 +1,71 @@
+"""The digest of a plan covers its rows and each of its fields."""
+
+import json
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maint_assets.assets.approval import plan_digest
+from maint_assets.cli.compaction import execute_compaction, plan_compaction
+from maint_assets.compaction.plan import CompactionPlan, Selection
+from maint_assets.errors import StalePlanError
+from maint_assets.log_cleanup.plan import LogCleanupPlan
+from maint_assets.vacuum.plan import VacuumPlan
+from maint_assets_tests.support.builder import TableBuilder, tree
+from maint_assets_tests.support.chain import Chain
+
+_VACUUM = VacuumPlan("t", "i", 1, 2, 3, False, 4, 5, "", 6, 7, 8, 9, 10, 11, None)
+_COMPACTION = CompactionPlan("t", "i", 1, "m", 2, "", Selection(), 3, 4, 5, 6, 7, {}, {})
+_LOG = LogCleanupPlan("t", "i", 1, "protocol", 2, 3, 4, 5, "", 6, 7, 8, False, None, 9, 10)
+_OTHER = {"selection": Selection(purge=True), "left_out": {"a": 1}, "left_out_bytes": {"a": 1}}
+
+Branch = tuple[
+    Callable[[Path, Path], Chain], Callable[[Chain], Any], Callable[[Chain, Any], Any], str
+]
+BRANCHES: dict[str, Branch] = {
+    "vacuum": (Chain.of, Chain.plan, Chain.execute, "diff"),
+    "compaction": (
+        Chain.compacting,
+        lambda chain: plan_compaction(chain.launcher, chain.table),
+        lambda chain, found: execute_compaction(chain.launcher, chain.table, found, by="a test"),
+        "bins",
+    ),
+    "log_cleanup": (Chain.cleaning, Chain.plan_cleanup, Chain.clean, "expired"),
+}
+
+
+@pytest.mark.parametrize("plan", [_VACUUM, _COMPACTION, _LOG], ids=lambda plan: type(plan).__name__)
+def test_another_value_of_any_field_gives_another_digest(plan: Any) -> None:
+    before = plan_digest(plan, "rows")
+
+    for field in fields(plan):
+        changed = replace(plan, **{field.name: _OTHER.get(field.name, "another value")})
+        same = field.name == "digest"
+        assert (plan_digest(changed, "rows") == before) is same, field.name
+    assert plan_digest(plan, "other rows") != before
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("field", ["version", "planned_ms", "files"])
+@pytest.mark.parametrize("branch", list(BRANCHES))
+def test_a_plan_whose_summary_was_edited_is_refused(
+    tmp_path: Path, branch: str, field: str
+) -> None:
+    table = TableBuilder(tmp_path / "t").at(days_ago=41).create().add("old.parquet", "a.parquet")
+    table.remove("old.parquet").add("b.parquet").checkpoint().at(days_ago=1).add("c.parquet")
+    of, plan, execute, dataset = BRANCHES[branch]
+    chain = of(table.path, tmp_path / "out")
+    report = plan(chain)
+    summary = getattr(report, dataset).location.file("summary.json")
+    told = json.loads(summary.read_text())
+    told["plan"][field] += 1
+    summary.write_text(json.dumps(told))
+    before = tree(table.path)
+
+    with pytest.raises(StalePlanError, match=r"fields of plan .* are not those"):
+        execute(chain, report)
+
+    assert tree(table.path) == before
