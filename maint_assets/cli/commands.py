@@ -273,6 +273,8 @@ def demo(directory: str) -> None:
     """Make a small lake of real Delta tables, maintain it, and show what was done and why."""
     from maint_assets.cli.demo import show_demo
 
+    if not directory.strip():
+        raise ConfigError("--directory", "is empty", "name a new or empty directory")
     show_demo(out, Path(directory), launcher=_launcher)
 
 
