@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from maint_assets.vacuum.cross_checks import valid_in_plan
-
 if TYPE_CHECKING:
     from maint_assets.assets.stage_run import StageRun
     from maint_assets.snapshot.summary import SnapshotSummary
@@ -71,15 +69,8 @@ def _none_lost(_: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, Any]]
     }
 
 
-def _nothing_valid(run: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, Any]]:
-    if not planned.plan.files:
-        return True, {"valid_in_plan": 0}
-    plan, valid = run.output.parts(), run.upstream("valid_files").parts()
-    with run.output.scratch() as scratch:
-        counts = valid_in_plan(
-            run.spark, plan, valid, parallelism=run.parallelism, scratch=scratch
-        ).collect()
-    found = sum(row["count"] for row in counts)
+def _nothing_valid(_: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, Any]]:
+    found = planned.plan.valid_in_plan
     return not found, {"valid_in_plan": found}
 
 

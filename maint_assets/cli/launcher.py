@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from maint_assets.assets.acting import settle_former
+from maint_assets.assets.chain import STAGES
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
 from maint_assets.assets.hearing import hearing
 from maint_assets.assets.interrupts import is_interrupt, stop_error
@@ -192,7 +193,12 @@ def _failed_check(result: dg.ExecuteInProcessResult) -> MaintError | None:
         if check.blocking and not check.passed and check.severity == dg.AssetCheckSeverity.ERROR:
             shown = ", ".join(f"{name} {value.value}" for name, value in check.metadata.items())
             found = f"the check {check.check_name} failed: {shown}"
-            remedy = "find out what else writes or deletes there; the ledger lists what was deleted"
+            if STAGES[check.asset_key.path[-1]].compute is not None:
+                remedy = "nothing was changed, and this plan is not executed: plan again"
+            else:
+                remedy = (
+                    "find out what else writes there; the ledger lists what was done"
+                )
             return MaintError("/".join(check.asset_key.path), found, remedy)
     return None
 

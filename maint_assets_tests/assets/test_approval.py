@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
 from maint_assets.assets.jobs import executed_keys
@@ -22,6 +22,7 @@ from maint_assets.errors import (
     StageMissingError,
     StalePlanError,
 )
+from maint_assets.vacuum.summaries import DiffSummary
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder, tree
 from maint_assets_tests.support.chain import Chain, files, set_clock
@@ -298,6 +299,26 @@ def test_a_missing_active_file_refuses_even_an_approved_plan(
     assert isinstance(error, GuardError)
     assert "live" in error.found
     assert left(table) == {"old"}
+
+
+def test_a_plan_that_contains_valid_files_is_not_executed_even_with_approval(
+    table: TableBuilder, chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counted(spark: SparkSession, *_: object, **__: object) -> DataFrame:
+        return spark.sql("SELECT 3L AS count")
+
+    monkeypatch.setattr("maint_assets.assets.stages.vacuum.valid_in_plan", counted)
+    with pytest.raises(MaintError, match=r"nothing_valid_in_plan failed.*nothing was changed"):
+        chain.plan()
+    _, diff = chain.launcher.store.latest(
+        chain.launcher.instance, chain.launcher.key(chain.table, "diff")
+    )
+
+    error = raised(chain.launch(diff.summary(DiffSummary).plan.digest).error)
+
+    assert isinstance(error, GuardError)
+    assert "3 planned paths are needed by a retained version" in str(error)
+    assert left(table) == {"live", "old"}
 
 
 def test_a_run_that_fails_half_way_leaves_the_stages_before_it_materialised(
