@@ -196,9 +196,7 @@ def _failed_check(result: dg.ExecuteInProcessResult) -> MaintError | None:
             if STAGES[check.asset_key.path[-1]].compute is not None:
                 remedy = "nothing was changed, and this plan is not executed: plan again"
             else:
-                remedy = (
-                    "find out what else writes there; the ledger lists what was done"
-                )
+                remedy = "find out what else writes there; the ledger lists what was done"
             return MaintError("/".join(check.asset_key.path), found, remedy)
     return None
 

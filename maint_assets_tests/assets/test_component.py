@@ -55,7 +55,8 @@ def test_definitions_have_neither_executor_nor_resources(monkeypatch: pytest.Mon
     assert defs.executor is None
     assert not defs.resources
     assert {job.name for job in defs.jobs or ()} == {"maintenance_plan", "maintenance_execute"}
-    assert [schedule.name for schedule in defs.schedules or ()] == ["maintenance"]
+    (schedule,) = defs.schedules or ()
+    assert schedule.name.startswith("maintenance_0_3_any_any_any_")
 
 
 def test_two_components_with_other_prefixes_merge(monkeypatch: pytest.MonkeyPatch) -> None:
