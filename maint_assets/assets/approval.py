@@ -22,15 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """The digest of the approved plan and who approved it; None for an automatic execution."""
+    """The digest of the approved plan and who approved it; None for an automatic execution.
+
+    ``unattended``: whoever launched it by the digest asked nobody, as a command without a terminal.
+    """
 
     plan: str | None = None
     by: str | None = None
+    unattended: bool = False
 
     @property
     def is_attended(self) -> bool:
         """Whether a person has seen the plan."""
-        return self.plan is not None
+        return self.plan is not None and not self.unattended
 
     def refuse_other(self, run: StageRun, planned: str, digest: str, *, table: str) -> None:
         """Raise StalePlanError if the current plan is not the approved one, or was executed.

@@ -38,10 +38,14 @@ SpecHook = Callable[[dg.AssetSpec, TableSettings], dg.AssetSpec]
 
 
 class ApprovedPlan(dg.Config):
-    """Config of an executing asset: the digest of the approved plan, and who approves it."""
+    """Config of an executing asset: the digest of the approved plan, and who approves it.
+
+    ``unattended``: no person has seen the plan, so the limits of unattended deletions apply.
+    """
 
     approved_plan: str
     approved_by: Optional[str] = None  # noqa: UP045 - Dagster reads it on Python 3.10
+    unattended: bool = False
 
 
 class AutomaticPlan(dg.Config):
@@ -49,6 +53,7 @@ class AutomaticPlan(dg.Config):
 
     approved_plan: Optional[str] = None  # noqa: UP045
     approved_by: Optional[str] = None  # noqa: UP045
+    unattended: bool = False
 
 
 def stage_key(table: TableSettings, stage: str, key_prefix: Sequence[str]) -> dg.AssetKey:
@@ -122,7 +127,7 @@ def _executing(
     stage: Stage, table: TableSettings, execute: Callable[[StageRun, Approval], StageResult]
 ):
     def run(context: dg.AssetExecutionContext, config: ApprovedPlan | AutomaticPlan):
-        approval = Approval(config.approved_plan, config.approved_by)
+        approval = Approval(config.approved_plan, config.approved_by, config.unattended)
         with ending_its_run(context.run.run_id, f"{table.name}: {stage.name}"):
             settle_former(getattr(context.resources, RESOURCE), table)
             yield from _materialized(

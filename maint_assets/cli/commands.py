@@ -11,8 +11,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from pydantic import ValidationError
@@ -21,12 +22,15 @@ from rich.console import Console
 from maint_assets import config
 from maint_assets.errors import ConfigError, MaintError
 
+if TYPE_CHECKING:
+    from maint_assets.cli.tables import Consent
+
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _paths = click.option("--paths", is_flag=True, help="List every planned path.")
 _execute = click.option("--execute", is_flag=True, help="Execute the plan; without it, only plan.")
-_yes = click.option("--yes", is_flag=True, help="Do not ask before executing.")
+_yes = click.option("--yes", is_flag=True, help="Do not ask: you agree to the plan.")
 _workspace = click.option(
     "--workspace", default="./.maint", show_default=True, help="Where plans and ledgers are kept."
 )
@@ -235,10 +239,13 @@ def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **optio
     if not tables:
         raise ConfigError(config_file, "names no tables", "add one under tables:")
     with _launcher(settings) as launcher:
-        agreed = None if options["as_json"] else lambda report: _agreed(report, options)
         branches: list[Branch] = [branch for branch in CHAINS if not only or branch in only]
         reports = run_tables(
-            launcher, tables, branches=branches, execute=options["execute"], agreed=agreed
+            launcher,
+            tables,
+            branches=branches,
+            execute=options["execute"],
+            consent=partial(_consent, options=options),
         )
     if options["as_json"]:
         _print_json({"tables": {n: r.json(paths=options["paths"]) for n, r in reports.items()}})
@@ -355,8 +362,8 @@ def _maintain(
         report = steps.plan(launcher, table)
         if not options["as_json"]:
             steps.show_plan(out, report, paths=options["paths"])
-        if options["execute"] and _agreed(report, options):
-            report = steps.execute(launcher, table, report, by=getpass.getuser())
+        if options["execute"] and (given := _consent(report, options)).is_given:
+            report = steps.execute(launcher, table, report, by=given.by)
             if not options["as_json"]:
                 steps.show_done(out, report)
     if options["as_json"]:
@@ -380,8 +387,23 @@ def _launcher(settings: config.Maintenance) -> Iterator[Any]:
         yield found
 
 
-def _agreed(report: Any, options: dict[str, Any]) -> bool:
-    """Whether the person consents; they are not asked without a terminal or with ``--yes``."""
-    if options["yes"] or options["as_json"] or not sys.stdin.isatty() or report.is_empty:
-        return True
-    return click.confirm(report.question, err=True)
+def _consent(report: Any, options: dict[str, Any]) -> Consent:
+    """Ask whether to execute the plan. ``--yes`` is a consent; nobody is asked without a terminal.
+
+    Then the limits of unattended deletions apply.
+    """
+    from maint_assets.cli.tables import Consent
+
+    if options["yes"]:
+        return Consent(is_given=True, by=_user())
+    if options["as_json"] or not sys.stdin.isatty() or report.is_empty:
+        return Consent(is_given=True)
+    return Consent(is_given=click.confirm(report.question, err=True), by=_user())
+
+
+def _user() -> str:
+    """The name of the person who runs the command, or the number of an account without a name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # KeyError before Python 3.13
+        return f"uid {os.getuid()}"

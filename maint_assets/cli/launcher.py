@@ -58,11 +58,16 @@ class Launcher:
         return self._run(table, wanted, {})
 
     def execute(
-        self, table: TableSettings, digest: str, by: str, *, stage: str = "deletion"
+        self, table: TableSettings, digest: str, by: str | None, *, stage: str = "deletion"
     ) -> Launched:
-        """Run an executing stage on the plan with that digest, as approved by a person."""
+        """Run an executing stage on the plan with that digest, as approved by a person.
+
+        ``by`` is None if nobody was asked: the limits of unattended deletions apply then.
+        """
         key = stage_key(table, stage, self.settings.key_prefix)
-        config = {"approved_plan": digest, "approved_by": by}
+        config: dict[str, object] = {"approved_plan": digest, "unattended": by is None}
+        if by is not None:
+            config["approved_by"] = by
         return self._run(table, [key], {"ops": {key.to_python_identifier(): {"config": config}}})
 
     def planned(
@@ -75,7 +80,7 @@ class Launcher:
         return self.dataset(table, stage, launched), launched
 
     def executed(
-        self, table: TableSettings, digest: str, by: str, *, stage: str
+        self, table: TableSettings, digest: str, by: str | None, *, stage: str
     ) -> tuple[StageDataset, Launched]:
         """Execute a plan: its dataset and its run. Raises the error that ended the run early."""
         launched = self.execute(table, digest, by, stage=stage)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.markup import escape
 from rich.table import Table
@@ -32,6 +31,13 @@ _DOORS: dict[Branch, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "compaction": (plan_compaction, execute_compaction),
     "log_cleanup": (plan_log_cleanup, execute_log_cleanup),
 }
+
+
+class Consent(NamedTuple):
+    """Whether a plan may be executed, and the person who agreed to it; None if nobody was asked."""
+
+    is_given: bool
+    by: str | None = None
 
 
 @dataclass(slots=True)
@@ -73,7 +79,7 @@ def run_tables(
     *,
     branches: Sequence[Branch] = tuple(CHAINS),
     execute: bool,
-    agreed: Callable[[Report], bool] | None,
+    consent: Callable[[Report], Consent],
 ) -> dict[str, TableReport]:
     """Maintain tables: a report for each by name. A failed branch does not stop the next."""
     reports: dict[str, TableReport] = {}
@@ -81,7 +87,7 @@ def run_tables(
         report = reports[table.name] = TableReport()
         for branch in branches:
             try:
-                _run_branch(launcher, table, branch, report, execute=execute, agreed=agreed)
+                _run_branch(launcher, table, branch, report, execute=execute, consent=consent)
             except StoppedError:  # a person, or who runs us, wants nothing more
                 raise
             except MaintError as error:
@@ -96,12 +102,12 @@ def _run_branch(  # noqa: PLR0917
     report: TableReport,
     *,
     execute: bool,
-    agreed: Callable[[Report], bool] | None,
+    consent: Callable[[Report], Consent],
 ) -> None:
     plan, act = _DOORS[branch]
     found = report.branches[branch] = plan(launcher, table)
-    if execute and (agreed is None or agreed(found)):
-        found = report.branches[branch] = act(launcher, table, found, by=getpass.getuser())
+    if execute and (given := consent(found)).is_given:
+        found = report.branches[branch] = act(launcher, table, found, by=given.by)
         if found.error is not None:
             raise found.error
 

@@ -85,7 +85,7 @@ def plan_vacuum(launcher: Launcher, table: TableSettings) -> VacuumReport:
 
 
 def execute_vacuum(
-    launcher: Launcher, table: TableSettings, report: VacuumReport, *, by: str
+    launcher: Launcher, table: TableSettings, report: VacuumReport, *, by: str | None
 ) -> VacuumReport:
     """Execute the planned vacuum; ``error`` is set if some paths could not be deleted."""
     digest = report.planned.plan.digest

@@ -147,12 +147,12 @@ def refuse_beyond(plan: VacuumPlan, limits: Limits, *, attended: bool) -> None:
             plan.table,
             f"the plan deletes {plan.share:.1%} of the table's bytes, "
             f"more than max_delete_share of {limits.max_delete_share:.1%}",
-            "approve the plan by hand, or raise the limit",
+            "approve the plan by hand (--yes), or raise the limit",
         )
     if limits.max_delete_files is not None and plan.files > limits.max_delete_files:
         raise GuardError(
             plan.table,
             f"the plan deletes {plan.files} files, "
             f"more than max_delete_files of {limits.max_delete_files}",
-            "approve the plan by hand, or raise the limit",
+            "approve the plan by hand (--yes), or raise the limit",
         )

@@ -232,6 +232,40 @@ def test_run_does_the_good_table_and_says_what_is_wrong_with_the_bad(
     assert left(table) == {"live"}
 
 
+def test_run_without_a_terminal_keeps_to_the_limits_unless_yes_is_given(
+    run: Shell, table: TableBuilder, tmp_path: Path
+) -> None:
+    config = "tables: [{name: t, uri: t, vacuum: {max_delete_files: 0}}]"
+    (tmp_path / "maintenance.yaml").write_text(config)
+    options = ("run", "--only", "vacuum", "--execute")
+
+    code, out, _ = run(*options, "--json")
+    assert (code, left(table)) == (3, {"live", "old"})
+    assert "more than max_delete_files of 0" in json.loads(out)["tables"]["t"]["error"]
+    run.json(*options, "--yes")
+    assert left(table) == {"live"}
+
+
+@pytest.mark.parametrize(("options", "by"), [((), None), (("--yes",), "uid 4711")])
+def test_only_a_person_who_agreed_is_recorded_as_the_approver(
+    run: Shell,
+    table: TableBuilder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    by: str | None,
+) -> None:
+    """An account without a name is recorded by its number."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+
+    run.json("vacuum", table.path, "--execute", *options)
+
+    (summary,) = tmp_path.glob(".maint/*/deletion/*/summary.json")
+    assert json.loads(summary.read_text())["approved_by"] == by
+
+
 @pytest.mark.jvm
 @pytest.mark.slow
 def test_on_a_terminal_it_asks_and_no_deletes_nothing(table: TableBuilder, tmp_path: Path) -> None:
