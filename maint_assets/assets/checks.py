@@ -77,7 +77,7 @@ def _nothing_valid(_: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, A
 def _active_there(_: StageRun, done: DeletionSummary) -> tuple[bool | None, dict[str, Any]]:
     found, before = done.active_missing, done.active_missing_before
     if found is None:
-        return None, {"active_missing": "not looked for: the run was interrupted"}
+        return None, {"active_missing": "not counted: see the log of the run"}
     return found <= before, {"active_missing": found, "active_missing_before": before}
 
 
@@ -87,6 +87,10 @@ def _all_done(_: StageRun, done: DeletionSummary) -> tuple[bool, dict[str, Any]]
         "skipped": done.skipped,
         "missing": done.missing,
     }
+
+
+def _end_there(_: StageRun, done: DeletionSummary) -> tuple[bool, dict[str, Any]]:
+    return done.end_error is None, {"error": done.end_error or "none"}
 
 
 CHECKSUM = Check(
@@ -117,4 +121,10 @@ ACTIVE_THERE = Check(
 )
 ALL_DONE = Check(
     "nothing_failed", "Every planned path was deleted, or skipped for a recorded reason.", _all_done
+)
+END_THERE = Check(
+    "vacuum_end_committed",
+    "The history of the table has the END of the deletion, unless none is to be committed.",
+    _end_there,
+    blocking=False,
 )

@@ -113,10 +113,14 @@ class StageSession:
         return self._spark
 
     def close(self) -> None:
-        """Remove the tag; not after an interrupt, as the session is abandoned then."""
+        """Remove the tag; not after an interrupt, as the session is abandoned then.
+
+        A session that has ended has no tags: that is no error of the stage.
+        """
         tags, self._tags = self._tags, None
         if tags is not None and not self.interrupts.is_asked:
-            tags.remove(self._run_id)
+            with contextlib.suppress(*SPARK_ERRORS, OSError):
+                tags.remove(self._run_id)
 
     def _tagged(self, spark: SparkSession) -> SparkSession:
         if threading.current_thread() is threading.main_thread():

@@ -85,7 +85,6 @@ class Deleted:
     failed: int
     skipped: int
     start_version: int | None = None
-    end_version: int | None = None
 
     @property
     def paths(self) -> int:

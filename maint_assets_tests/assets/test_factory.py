@@ -104,6 +104,7 @@ def test_the_checks_of_each_stage() -> None:
         ("diff", "nothing_valid_in_plan", True),
         ("deletion", "active_files_are_there", True),
         ("deletion", "nothing_failed", True),
+        ("deletion", "vacuum_end_committed", False),
         ("rewritten_files", "same_rows", True),
         ("rewritten_files", "all_rewritten", False),
         ("expired_logs", "checkpoints_sound", False),

@@ -409,7 +409,7 @@ def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
         rows = run.spark.read.schema(DELETED_LOGS_SCHEMA).parquet(ledger.path)
         done = msgspec.structs.replace(done, outcomes=recorded(rows))
     refuse_unreached(done.recorded, plan.files, table=run.table.uri, ledger=ledger)
-    run.hold()
+    run.hold(even_stopping=True)  # each file has its outcome: the result counts
     return done
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections import Counter
 from dataclasses import replace
@@ -25,7 +26,7 @@ from maint_assets.datasets.ledger import (
     refuse_unrecorded,
     tally,
 )
-from maint_assets.errors import DeletionFailedError, MaintError, StorageError
+from maint_assets.errors import DeletionFailedError, MaintError, StorageError, one_line
 from maint_assets.vacuum import history
 from maint_assets.vacuum.cross_checks import CHECKS_PER_TASK, missing_files
 from maint_assets.vacuum.deletion import (
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
     from maint_assets.vacuum.plan import VacuumPlan
 
+logger = logging.getLogger(__name__)
+
 
 def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     """Execute the plan of ``diff``, approved by its digest or made by the same run.
@@ -69,20 +72,21 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     plan = replace(plan, table_retention_ms=head.properties.deleted_file_retention_ms)
     history.log_planned(plan, dry_run=False)
     started = time.monotonic()
-    done = _recorded_run(run, plan, head)
-    seconds = time.monotonic() - started
+    done = _deleted(run, plan, head)
     history.log_deleted(plan, done)
-    ledger, written = run.output.rows_location, Dataset(done.paths, plan.digest, {})
     summary = _summary(
         plan,
         done,
-        active_missing=_active_missing(run, plan) if done.files else plan.missing_files,
-        seconds=seconds,
-        ledger=ledger,
+        seconds=time.monotonic() - started,
+        ledger=run.output.rows_location,
         approved_by=approval.by,
     )
-    run.output.write_manifest(written, *ledger_parts(ledger))
-    made = run.result(written, summary)
+    written = Dataset(done.paths, plan.digest, {})
+    with contextlib.suppress(MaintError, OSError):  # written again below, and raised there
+        _write(run, written, summary)
+    summary = _with_end(run, plan, done, summary=summary)
+    found = _active_missing(run, plan) if done.files else plan.missing_files
+    made = _write(run, written, replace(summary, active_missing=found))
     _raise_failed(plan, summary)
     if not summary.skipped:
         _note_handled(run, plan, head)
@@ -109,35 +113,56 @@ def _approved_plan(run: StageRun, approval: Approval) -> VacuumPlan:
 
 
 def _note_handled(run: StageRun, plan: VacuumPlan, head: TableHead) -> None:
-    """Record up to which version the log is handled; never goes back."""
-    found = handled_by(plan, head.location)
-    if found is None:
-        return
-    if found.version > handled_version(run.store.handled(run.table.name), head):
-        run.store.write_handled(run.table.name, found)
+    """Record up to which version the log is handled; never goes back.
+
+    What is not recorded is read again by the next VACUUM LITE: an error is a warning.
+    """
+    try:
+        found = handled_by(plan, head.location)
+        if found is None:
+            return
+        if found.version > handled_version(run.store.handled(run.table.name), head):
+            run.store.write_handled(run.table.name, found)
+    except (MaintError, OSError) as error:
+        logger.warning("the handled version was not recorded: %s", error)
 
 
-def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
-    """Delete between the START and END commits; END says FAILED if anything ends it early."""
+def _deleted(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
+    """Commit START and delete; END says FAILED if anything ends the deletion early."""
     refuse_unrecorded(run.output.rows_location, plan.paths)
     if plan.files + plan.directories == 0:
         return Deleted(0, 0, 0, 0, 0, 0)
     run.refuse_stopping()
     if not _commits_records(run.table, head.location):
-        done = _executed(run, plan)
-        run.hold()
-        return done
+        return _executed(run, plan)
     start_version = history.start(head, plan, now_ms=run.now_ms)
     try:
         done = _executed(run, plan)
-        run.hold()
     except BaseException:  # Terminate too: the log must not end with START
         with contextlib.suppress(MaintError, OSError):  # what ended the deletion is what to tell
             found = _deleted_of(tally(run.output.rows_location))
             history.end(head.location, plan, found, now_ms=run.now_ms, is_whole=False)
         raise
-    end_version = history.end(head.location, plan, done, now_ms=run.now_ms)
-    return replace(done, start_version=start_version, end_version=end_version)
+    return replace(done, start_version=start_version)
+
+
+def _with_end(
+    run: StageRun, plan: VacuumPlan, done: Deleted, *, summary: DeletionSummary
+) -> DeletionSummary:
+    """The summary with the END commit, or with the error that prevented it: all is deleted."""
+    if done.start_version is None:
+        return summary
+    try:
+        version = history.end(run.located(plan.table), plan, done, now_ms=run.now_ms)
+    except (MaintError, OSError) as error:
+        logger.warning("VACUUM END was not committed: %s", error)
+        return replace(summary, end_error=one_line(error))
+    return replace(summary, end_version=version)
+
+
+def _write(run: StageRun, written: Dataset, summary: DeletionSummary) -> StageResult:
+    run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
+    return run.result(written, summary)
 
 
 def _commits_records(settings: TableSettings, location: Location) -> bool:
@@ -165,6 +190,7 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
         outcomes = recorded(ledger_rows).collect()
     found = _tally_of(outcomes)
     refuse_unreached(found.paths, plan.paths, table=run.table.uri, ledger=ledger)
+    run.hold(even_stopping=True)  # each path has its outcome: the result counts
     return _deleted_of(found)
 
 
@@ -194,7 +220,6 @@ def _summary(
     plan: VacuumPlan,
     done: Deleted,
     *,
-    active_missing: int | None,
     seconds: float,
     ledger: Location,
     approved_by: str | None,
@@ -207,11 +232,11 @@ def _summary(
         missing=done.missing,
         failed=done.failed,
         skipped=done.skipped,
-        active_missing=active_missing,
+        active_missing=None,
         seconds=round(seconds, 3),
         files_per_second=round(done.files / seconds, 1),
         start_version=done.start_version,
-        end_version=done.end_version,
+        end_version=None,
         ledger=ledger.path,
         approved_by=approved_by,
         active_missing_before=plan.missing_files,
@@ -219,15 +244,14 @@ def _summary(
 
 
 def _active_missing(run: StageRun, plan: VacuumPlan) -> int | None:
-    """The number of live files that are missing now; None if an interrupt ended the count."""
+    """The number of live files that are missing now; None if an error ended the count."""
     try:
         kept = run.rows("valid_files", task_rows=CHECKS_PER_TASK)
         counts = missing_files(kept, location=run.located(plan.table)).collect()
-    except (*SPARK_ERRORS, OSError, *INTERRUPTS):
-        if not run.is_stopping:
-            raise
+        return sum(row["count"] for row in counts)
+    except (MaintError, *SPARK_ERRORS, OSError, *INTERRUPTS) as error:
+        logger.warning("live files were not counted after the deletion: %s", one_line(error))
         return None
-    return sum(row["count"] for row in counts)
 
 
 def _limits(settings: VacuumSettings) -> Limits:
