@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from maint_assets.assets.approval import plan_digest, refuse_changed_plan
 from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
@@ -37,8 +39,9 @@ from maint_assets.compaction.reporting.skipping import ColumnSkipping, Versions,
 from maint_assets.compaction.row_check import RowCheck
 from maint_assets.compaction.writing.target import rewriting
 from maint_assets.config import milliseconds
-from maint_assets.datasets.parts import Target, Written
-from maint_assets.errors import MaintError, RewriteError, StoppedError
+from maint_assets.datasets.ledger import refuse_unrecorded
+from maint_assets.datasets.parts import Target, Written, evaluate_measures
+from maint_assets.errors import MaintError, RewriteError, StoppedError, StorageError
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
@@ -154,14 +157,27 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
         approved_by=approval.by,
         skipping=_skipping(run, terms, outcome),
     )
-    run.output.write_manifest(_dataset(terms, total), total.parts, total.largest)
-    made = run.result(_dataset(terms, total), summary)
+    made = _written_result(run, total, summary, table=terms.plan.table)
     checkpoint = _checkpointed(run, terms.head, outcome.versions)
     if checkpoint is not None:
         made = run.result(made.written, replace(summary, checkpoint_version=checkpoint))
     _raise_unfinished(run, terms.plan, summary, ended=ended)
     refuse_overwritten(terms.head.location, outcome.commits)
     return made
+
+
+def _written_result(
+    run: StageRun, total: Written, summary: RewrittenSummary, *, table: str
+) -> StageResult:
+    """Write manifest and summary. Raises StorageError, with the committed versions."""
+    dataset = Dataset(total.rows, summary.plan_digest, total.measured)
+    try:
+        run.output.write_manifest(dataset, total.parts, total.largest)
+        return run.result(dataset, summary)
+    except StorageError as error:
+        versions = ", ".join(map(str, summary.versions)) or "none"
+        found = f"{error.found}, so that the result is not recorded; committed versions: {versions}"
+        raise StorageError(table, found, "make room, and plan again") from error
 
 
 def _approved_bins(run: StageRun, approval: Approval) -> BinsSummary:
@@ -225,10 +241,6 @@ def _summary(  # noqa: PLR0913
     )
 
 
-def _dataset(terms: ExecutionParameters, total: Written) -> Dataset:
-    return Dataset(total.rows, terms.plan.digest, total.measured)
-
-
 def _raise_unfinished(
     run: StageRun, plan: CompactionPlan, summary: RewrittenSummary, *, ended: Exception | None
 ) -> None:
@@ -259,7 +271,8 @@ def _executed(
 ) -> tuple[Written, Outcome, Exception | None]:
     """Execute the batches: rows in the ledger, the outcome of bins, the error that ended it early.
 
-    An error before the first commit is raised; after it, completed batches count.
+    An error before the first commit is raised; after it, completed batches count, also one whose
+    rows could not be written to the ledger any more.
     """
     plan, settings = terms.plan, run.table.compaction
     max_bytes = settings.max_bytes_per_commit
@@ -280,17 +293,28 @@ def _executed(
         if run.is_stopping:
             return total, outcome, None
         try:
+            refuse_unrecorded(run.output.rows_location, plan.files)
             with run.output.scratch() as scratch, typed_errors(), run.stop_signal_in(scratch):
                 done = rewrite_batch(run.spark, batch, terms, scratch=scratch)
         except (MaintError, *SPARK_ERRORS, OSError) as error:
             if not outcome.versions:
                 raise
             return total, outcome, error
-        total = total.plus(target.written([done]), target.measures)
         outcome.take(done)
         outcome.commits |= terms.commits(done)
+        try:
+            total = total.plus(target.written([done]), target.measures)
+        except (MaintError, OSError) as error:
+            total = total.plus(_measured(target, done), target.measures)
+            return total, outcome, error
     run.hold(even_stopping=True)
     return total, outcome, None
+
+
+def _measured(target: Target, rows: pa.RecordBatch) -> Written:
+    """The measures of rows that could not be written."""
+    found = evaluate_measures(pa.Table.from_batches([rows]), target.measures)
+    return Written([], [0, 0], found, [])
 
 
 def _skipping(
