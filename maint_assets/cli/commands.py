@@ -231,27 +231,32 @@ def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **optio
     """Maintain the tables of a config; only plan without --execute."""
     from maint_assets.assets.chain import CHAINS, Branch
     from maint_assets.assets.workspace import refuse_workspace
-    from maint_assets.cli.tables import run_tables, show_tables
+    from maint_assets.cli.tables import TableReport, run_tables, show_tables
 
     settings = config.load(config_file)
     refuse_workspace(settings.workspace, settings.tables, source=config_file)
-    tables = [settings.table(name) for name in names] or list(settings.tables)
+    tables = [settings.table(name) for name in dict.fromkeys(names)] or list(settings.tables)
     if not tables:
         raise ConfigError(config_file, "names no tables", "add one under tables:")
-    with _launcher(settings) as launcher:
-        branches: list[Branch] = [branch for branch in CHAINS if not only or branch in only]
-        reports = run_tables(
-            launcher,
-            tables,
-            branches=branches,
-            execute=options["execute"],
-            consent=partial(_consent, options=options),
-        )
-    if options["as_json"]:
-        _print_json({"tables": {n: r.json(paths=options["paths"]) for n, r in reports.items()}})
-    else:
-        show_tables(out, reports, paths=options["paths"])
-    codes = [r.error.exit_code for r in reports.values() if r.error is not None]
+    branches: list[Branch] = [branch for branch in CHAINS if not only or branch in only]
+    reports: dict[str, TableReport] = {}
+    consent = partial(_consent, options=options)
+    try:
+        with _launcher(settings) as launcher:
+            run_tables(
+                launcher,
+                tables,
+                reports,
+                branches=branches,
+                execute=options["execute"],
+                consent=consent,
+            )
+    finally:  # whatever ended it: what was executed until then is told
+        if options["as_json"]:
+            _print_json({"tables": {n: r.json(paths=options["paths"]) for n, r in reports.items()}})
+        elif reports:
+            show_tables(out, reports, paths=options["paths"])
+    codes = [error.exit_code for report in reports.values() for error in report.errors.values()]
     if codes:
         sys.exit(1 if 1 in codes else codes[0])
 

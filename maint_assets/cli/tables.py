@@ -42,10 +42,15 @@ class Consent(NamedTuple):
 
 @dataclass(slots=True)
 class TableReport:
-    """The reports of one table by branch, and its first error, if any."""
+    """The reports of one table by branch, and the errors of its branches."""
 
     branches: dict[Branch, Report] = field(default_factory=dict)
-    error: MaintError | None = None
+    errors: dict[Branch, MaintError] = field(default_factory=dict)
+
+    @property
+    def error(self) -> MaintError | None:
+        """The first error, if any."""
+        return next(iter(self.errors.values()), None)
 
     @property
     def vacuum(self) -> VacuumReport | None:
@@ -70,29 +75,33 @@ class TableReport:
         shown: dict[str, Any] = {
             name: report.json(paths=paths) for name, report in self.branches.items()
         }
-        return {**shown, "error": None if self.error is None else str(self.error)}
+        errors = {name: str(error) for name, error in self.errors.items()}
+        return {**shown, "error": next(iter(errors.values()), None), "errors": errors}
 
 
 def run_tables(
     launcher: Launcher,
     tables: Iterable[TableSettings],
+    reports: dict[str, TableReport],
     *,
     branches: Sequence[Branch] = tuple(CHAINS),
     execute: bool,
     consent: Callable[[Report], Consent],
-) -> dict[str, TableReport]:
-    """Maintain tables: a report for each by name. A failed branch does not stop the next."""
-    reports: dict[str, TableReport] = {}
+) -> None:
+    """Maintain tables. A failed branch does not stop the next; an interrupt and a defect do.
+
+    Puts a report for each table into ``reports`` by name: they are known whatever is raised.
+    """
     for table in tables:
         report = reports[table.name] = TableReport()
         for branch in branches:
             try:
                 _run_branch(launcher, table, branch, report, execute=execute, consent=consent)
-            except StoppedError:  # a person, or who runs us, wants nothing more
+            except StoppedError as error:  # a person, or who runs us, wants nothing more
+                report.errors[branch] = error
                 raise
             except MaintError as error:
-                report.error = report.error or error
-    return reports
+                report.errors[branch] = error
 
 
 def _run_branch(  # noqa: PLR0917
@@ -121,8 +130,8 @@ def show_tables(console: Console, reports: Mapping[str, TableReport], *, paths: 
                 shown.add_row(name, *row)
     console.print(shown)
     for name, report in reports.items():
-        if report.error:
-            console.print(f"[red]{name}[/]: {escape(str(report.error))}", soft_wrap=True)
+        for branch, error in report.errors.items():
+            console.print(f"[red]{name}[/], {branch}: {escape(str(error))}", soft_wrap=True)
         if paths and report.vacuum:
             for path in planned_paths(report.vacuum.diff, directories=False):
                 console.print(f"{name}: {escape(path)}", soft_wrap=True)

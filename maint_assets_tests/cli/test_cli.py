@@ -8,11 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from maint_assets.assets.numbers import human_bytes
+from maint_assets.cli import tables
+from maint_assets.errors import StoppedError
 from maint_assets.vacuum import history
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.shell import Shell, refused
@@ -230,6 +233,60 @@ def test_run_does_the_good_table_and_says_what_is_wrong_with_the_bad(
     assert tables["good"]["error"] is None
     assert tables["good"]["vacuum"]["paths"] == ["old"]
     assert left(table) == {"live"}
+
+
+def test_run_tells_the_errors_of_all_branches_and_the_exit_code_of_the_worst(
+    run: Shell, table: TableBuilder, tmp_path: Path
+) -> None:
+    settings = "vacuum: {retention: 1 hour}, compaction: {where: q = 1}"
+    (tmp_path / "maintenance.yaml").write_text(f"tables: [{{name: t, uri: t, {settings}}}]")
+
+    code, out, _ = run("run", "--json")
+
+    told = json.loads(out)["tables"]["t"]
+    assert list(told["errors"]) == ["vacuum", "compaction"]
+    assert told["error"] == told["errors"]["vacuum"]
+    assert code == 3
+
+
+def test_a_table_that_is_named_twice_is_maintained_once(
+    run: Shell, table: TableBuilder, tmp_path: Path
+) -> None:
+    (tmp_path / "maintenance.yaml").write_text("tables: [{name: t, uri: t}]")
+
+    named = ("--table", "t", "--table", "t")
+    found = run.json("run", "--only", "vacuum", *named, "--execute", "--yes")
+
+    assert found["tables"]["t"]["vacuum"]["deleted"]["files"] == 1
+    assert left(table) == {"live"}
+
+
+@pytest.mark.parametrize(
+    "ended", [StoppedError("b", "stopped"), click.Abort(), ZeroDivisionError("a defect")]
+)
+def test_what_run_has_executed_is_told_whatever_ends_it(
+    run: Shell,
+    table: TableBuilder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ended: Exception,
+) -> None:
+    TableBuilder(tmp_path / "b").create()
+    (tmp_path / "maintenance.yaml").write_text("tables: [{name: a, uri: t}, {name: b, uri: b}]")
+    execute = tables.execute_vacuum
+
+    def ending(launcher: Any, table: Any, report: Any, *, by: str | None) -> Any:
+        if table.name == "b":
+            raise ended
+        return execute(launcher, table, report, by=by)
+
+    monkeypatch.setitem(tables._DOORS, "vacuum", (tables.plan_vacuum, ending))
+    code, out, _ = run("run", "--only", "vacuum", "--execute", "--json")
+
+    assert (code, left(table)) == (1, {"live"})
+    told = json.loads(out)["tables"]
+    assert told["a"]["vacuum"]["deleted"]["files"] == 1
+    assert told["b"]["vacuum"]["executed"] is False
 
 
 def test_run_without_a_terminal_keeps_to_the_limits_unless_yes_is_given(
