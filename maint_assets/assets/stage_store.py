@@ -111,6 +111,17 @@ class StageDataset:
         """Write the summary, last: a dataset that has one is complete."""
         _write(self._summary, summary)
 
+    def executed(self, kind: type[Summary]) -> Summary | None:
+        """The execution that is recorded beside a plan; None if there is none."""
+        try:
+            return msgspec.json.decode(self._executed.read_bytes(), type=kind)
+        except FileNotFoundError:
+            return None
+
+    def write_executed(self, execution: Any) -> None:
+        """Record the execution of this plan."""
+        _write(self._executed, execution)
+
     def write_rows(
         self,
         rows: Iterable[Rows],
@@ -164,6 +175,10 @@ class StageDataset:
     @property
     def _summary(self) -> Path:
         return self.location.file("summary.json")
+
+    @property
+    def _executed(self) -> Path:
+        return self.location.file("executed.json")
 
     @property
     def _manifest(self) -> Path:

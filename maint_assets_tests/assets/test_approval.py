@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
 from maint_assets.assets.jobs import executed_keys
+from maint_assets.assets.stages import vacuum
 from maint_assets.cli.compaction import execute_compaction, plan_compaction
 from maint_assets.cli.log_cleanup import execute_log_cleanup
 from maint_assets.cli.vacuum import execute_vacuum
@@ -386,6 +387,25 @@ def test_a_wrong_digest_is_refused_before_spark_starts(
 
     assert isinstance(error, StalePlanError)
     assert "the approved plan is 000" in str(error)
+
+
+def test_a_run_that_is_marked_as_failed_while_it_lives_deletes_nothing(
+    table: TableBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As run monitoring does where it has lost the worker."""
+    chain = automatic(table, tmp_path)
+    instance = chain.launcher.instance
+    diff = vacuum.diff
+
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        (run,) = [run for run in instance.get_runs() if not run.is_finished]
+        instance.report_run_failed(run, "worker not found")
+        return diff(*args, **kwargs)
+
+    monkeypatch.setattr(vacuum, "diff", marked)
+    launch(chain)
+
+    assert left(table) == {"live", "old"}
 
 
 def test_an_executed_plan_stays_executed_whatever_is_reported_in_the_ui(

@@ -1,4 +1,4 @@
-"""The digest of a plan covers its rows and each of its fields."""
+"""What holds for the plans of all three branches: digests, and a single execution."""
 
 import json
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from maint_assets.assets.approval import plan_digest
@@ -37,6 +38,13 @@ BRANCHES: dict[str, Branch] = {
 }
 
 
+STAGES_OF = {
+    "vacuum": ("diff", "deletion"),
+    "compaction": ("compaction_bins", "rewritten_files"),
+    "log_cleanup": ("expired_logs", "deleted_logs"),
+}
+
+
 @pytest.mark.parametrize("plan", [_VACUUM, _COMPACTION, _LOG], ids=lambda plan: type(plan).__name__)
 def test_another_value_of_any_field_gives_another_digest(plan: Any) -> None:
     before = plan_digest(plan, "rows")
@@ -48,14 +56,40 @@ def test_another_value_of_any_field_gives_another_digest(plan: Any) -> None:
     assert plan_digest(plan, "other rows") != before
 
 
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    """Two removed files, two small ones, and a log that begins with a checkpoint."""
+    built = TableBuilder(tmp_path / "t").at(days_ago=41).create().add("old.parquet", "a.parquet")
+    built.remove("old.parquet").add("b.parquet").checkpoint().at(days_ago=1).add("c.parquet")
+    return built
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("branch", list(BRANCHES))
+def test_an_executed_plan_stays_executed_when_dagster_has_forgotten_it(
+    table: TableBuilder, tmp_path: Path, branch: str
+) -> None:
+    of, plan, execute, dataset = BRANCHES[branch]
+    chain = of(table.path, tmp_path / "out")
+    report = plan(chain)
+    execute(chain, report)
+    planned, done = STAGES_OF[branch]
+    instance, key = chain.launcher.instance, chain.launcher.key
+    instance.wipe_assets([key(chain.table, done)])
+    again = {"dataset": getattr(report, dataset).location.path}
+    asset = dg.AssetMaterialization(key(chain.table, planned), metadata=again)
+    instance.report_runless_asset_event(asset)
+
+    with pytest.raises(StalePlanError, match="was executed by run"):
+        execute(chain, report)
+
+
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("field", ["version", "planned_ms", "files"])
 @pytest.mark.parametrize("branch", list(BRANCHES))
 def test_a_plan_whose_summary_was_edited_is_refused(
-    tmp_path: Path, branch: str, field: str
+    table: TableBuilder, tmp_path: Path, branch: str, field: str
 ) -> None:
-    table = TableBuilder(tmp_path / "t").at(days_ago=41).create().add("old.parquet", "a.parquet")
-    table.remove("old.parquet").add("b.parquet").checkpoint().at(days_ago=1).add("c.parquet")
     of, plan, execute, dataset = BRANCHES[branch]
     chain = of(table.path, tmp_path / "out")
     report = plan(chain)
