@@ -93,3 +93,4 @@ def refuse_changed_plan(
         if not dataset.has_columns(schema):
             found = f"plan {plan.digest} was made by another release of maint_assets"
         raise StalePlanError(run.table.uri, found, "plan again")
+    dataset.refuse_damaged()

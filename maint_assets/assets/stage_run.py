@@ -174,7 +174,7 @@ class StageRun:
         """The summary of another stage. Raises StalePlanError if another release wrote it."""
         try:
             return self.upstream(stage).summary(kind)
-        except msgspec.DecodeError as error:
+        except msgspec.ValidationError as error:
             found = f"its {stage} was made by another release of maint_assets ({one_line(error)})"
             raise StalePlanError(self.table.uri, found, "run the chain again") from error
 

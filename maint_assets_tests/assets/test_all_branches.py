@@ -84,6 +84,35 @@ def test_an_executed_plan_stays_executed_when_dagster_has_forgotten_it(
         execute(chain, report)
 
 
+def _truncated(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:20])
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("branch", list(BRANCHES))
+def test_a_plan_that_is_not_whole_any_more_is_refused_in_a_sentence_and_nothing_touched(
+    table: TableBuilder, tmp_path: Path, branch: str
+) -> None:
+    of, plan, execute, dataset = BRANCHES[branch]
+    chain = of(table.path, tmp_path / "out")
+    report = plan(chain)
+    place = Path(getattr(report, dataset).location.path)
+    (part,) = place.glob("rows/*.parquet")
+    before = tree(table.path)
+
+    for file in ("summary.json", "rows.json", f"rows/{part.name}"):
+        for damage in (Path.unlink, _truncated, lambda each: each.write_bytes(b"\xff junk")):
+            kept = (place / file).read_bytes()
+            damage(place / file)
+            with pytest.raises(
+                StalePlanError, match=f"{Path(file).name} of this dataset cannot be read"
+            ):
+                execute(chain, report)
+            (place / file).write_bytes(kept)
+
+    assert tree(table.path) == before
+
+
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("field", ["version", "planned_ms", "files"])
 @pytest.mark.parametrize("branch", list(BRANCHES))
