@@ -148,7 +148,7 @@ def expired_logs_stage(run: StageRun) -> StageResult:
         time_slack_ms=location.time_slack_ms,
     )
     refuse_other_commit(location, seen.version, seen.commit_mark)
-    told_all = _planned(run, asked)
+    told_all = _planned(run, asked, location)
     written = run.output.written_rows(told_all.written, EXPIRED_SCHEMA)
     found, metrics = told_all.findings, written.metrics
     by_kind = {kind: metrics[f"kind_{kind}"] for kind in ORDER if metrics[f"kind_{kind}"]}
@@ -324,9 +324,8 @@ def _lite_notes(run: StageRun, seen: SnapshotSummary, found: Findings) -> list[s
     return [f"our VACUUM has come to {done}: mode lite needs mode full once first"]
 
 
-def _planned(run: StageRun, asked: Terms) -> _Planned:
+def _planned(run: StageRun, asked: Terms, place: Location) -> _Planned:
     """The rows of the plan, written by the task that computes them."""
-    place = run.location
     target = Target(run.output.rows_location.path, arrow_schema(EXPIRED_SCHEMA), EXPIRED_MEASURES)
 
     def planned(some: list[_Asked]) -> Iterator[pa.RecordBatch]:
@@ -334,14 +333,14 @@ def _planned(run: StageRun, asked: Terms) -> _Planned:
             rows, found = expired_logs(place, each.terms, dict(each.proven))
             yield encode_result(_Planned(target.written(rows.to_batches()), found))
 
-    unit = _Asked(asked, list(_proven(run, asked).items()))
+    unit = _Asked(asked, list(_proven(run, asked, place).items()))
     (made,) = units(run.spark, [[unit]], planned, kind=_Asked).values(_Planned)
     return made
 
 
-def _proven(run: StageRun, asked: Terms) -> Proven:
+def _proven(run: StageRun, asked: Terms, place: Location) -> Proven:
     """Verdicts on possible anchors of a large log; for small logs the planning task finds them."""
-    log = log_directory(run.location)
+    log = log_directory(place)
     if not asked.enabled or asked.mode == "spark" or is_small(log):
         return {}
     with run.output.scratch() as scratch:
