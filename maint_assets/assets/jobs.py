@@ -61,9 +61,12 @@ def build_table_definitions(
 
 
 def refuse_unloadable(settings: Maintenance, *, config: str) -> None:
-    """Raise ConfigError for values that only Dagster can validate: cron schedules and owners."""
+    """Raise ConfigError for values that only Dagster can validate: schedules, owners, cycles."""
     try:
-        build_maintenance_definitions(settings)
+        dg.Definitions.validate_loadable(build_maintenance_definitions(settings))
+    except ValueError as error:  # of Dagster's toposort
+        found = "depends_on makes a cycle: a table depends on its own stages"
+        raise ConfigError(config, found, "name assets that are upstream of it") from error
     except (dg.DagsterError, CheckError) as error:
         raise ConfigError(config, one_line(error).rstrip("."), "mend it there") from error
 
