@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     ValidationError,
     WithJsonSchema,
     model_validator,
@@ -74,7 +76,10 @@ def size(text: object) -> int:
     match = _SIZE.fullmatch(str(text))
     if match is None or isinstance(text, bool):
         raise ValueError(f"a size reads like '256MB' or '1 GB', not '{text}'")
-    return int(float(match[1]) * _UNIT_BYTES[match[2].lower()])
+    try:
+        return int(float(match[1]) * _UNIT_BYTES[match[2].lower()])
+    except OverflowError:
+        raise ValueError(f"the size '{str(text)[:20]}...' is too large") from None
 
 
 def milliseconds(length: timedelta) -> int:
@@ -97,6 +102,24 @@ Size = Annotated[
 ]
 
 
+def _not_negative(length: timedelta) -> timedelta:
+    if length < timedelta(0):
+        raise ValueError("an age can't be less than 0 hours")
+    return length
+
+
+Age = Annotated[Duration, AfterValidator(_not_negative)]
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a location has no NUL character")
+    return text
+
+
+Place = Annotated[str, AfterValidator(_without_nul)]
+
+
 RowExtent = Annotated[
     Literal["off", "sampled", "full"],
     # YAML 1.1 reads a plain `off` as false.
@@ -114,11 +137,11 @@ class VacuumSettings(_Model):
     retention: Duration | None = None
     allow_short_retention: bool = False
     mode: Literal["full", "lite", "inventory"] = "full"
-    inventory: str | None = None
+    inventory: str | None = Field(default=None, min_length=1)
     approval: Literal["manual", "auto"] = "manual"
     max_delete_share: float = Field(default=0.5, ge=0, le=1)
     max_delete_files: int | None = Field(default=None, ge=0)
-    plan_max_age: Duration = timedelta(hours=24)
+    plan_max_age: Age = timedelta(hours=24)
     log_commits: bool = True
     allow_missing_files: bool = False
     allow_clock_skew: bool = False
@@ -138,10 +161,10 @@ class CompactionSettings(_Model):
     max_deleted_rows_ratio: float = Field(default=0.05, ge=0, le=1)
     purge: bool = False
     where: str | None = None
-    zorder_by: tuple[str, ...] = ()
+    zorder_by: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     full: bool = False
     approval: Literal["manual", "auto"] = "manual"
-    plan_max_age: Duration = timedelta(hours=24)
+    plan_max_age: Age = timedelta(hours=24)
     max_bytes_per_run: Size | None = None
     max_bytes_per_commit: Size = 64 << 30
     allow_clock_skew: bool = False
@@ -170,7 +193,7 @@ class LogCleanupSettings(_Model):
     min_keep_version: int | None = Field(default=None, ge=0)
     force: bool = False
     approval: Literal["manual", "auto"] = "manual"
-    plan_max_age: Duration = timedelta(hours=24)
+    plan_max_age: Age = timedelta(hours=24)
     allow_clock_skew: bool = False
 
     @model_validator(mode="after")
@@ -192,6 +215,7 @@ def _variable_name(text: object) -> object:
 VariableName = Annotated[
     str | None,
     BeforeValidator(_variable_name),
+    PlainSerializer(lambda name: None if name is None else f"${{{name}}}"),
     WithJsonSchema({"type": "string", "pattern": r"^\$(\w+|\{[^}]*\})$"}),
 ]
 
@@ -268,7 +292,7 @@ class TableSettings(_Model):
     """One table: its name in keys and the UI, where it lies, and what is done to it."""
 
     name: str
-    uri: str
+    uri: Place
     depends_on: tuple[str, ...] = ()
     vacuum: VacuumSettings = VacuumSettings()
     compaction: CompactionSettings = CompactionSettings()
@@ -297,7 +321,7 @@ _MODELS: dict[str, type[BaseModel]] = {
 class Maintenance(_Model):
     """The whole config: workspace, Spark settings, and the tables with defaults applied."""
 
-    workspace: str = "./.maint"
+    workspace: Place = "./.maint"
     key_prefix: tuple[str, ...] = ("maintenance",)
     spark: dict[str, str] = Field(default_factory=dict)
     tables: tuple[TableSettings, ...] = ()
@@ -356,13 +380,16 @@ def parse(text: str, *, source: str, base: Path) -> Maintenance:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         values: Any = yaml.safe_load(text) or {}
+        again = _repeated(node)
+    except RecursionError:
+        found = "is nested too deeply, or an alias in it refers to itself"
+        raise ConfigError(source, found, "write it out plainly") from None
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
         raise ConfigError(source, f"is not YAML{line}", "mend the syntax") from None
     if not isinstance(values, dict):
         raise ConfigError(source, "is not a mapping of keys", "see docs/config.md")
-    again = _repeated(node)
     if again is not None:
         where = f"{source}:{again.start_mark.line + 1}"
         raise ConfigError(where, f"the key '{again.value}' is there twice", "keep one of them")
@@ -443,7 +470,11 @@ def _absolute(uri: str, base: Path, *, source: str) -> str:
     expanded = os.path.expandvars(uri)
     if re.match(r"^[A-Za-z][A-Za-z0-9+.-]*:", expanded):
         return expanded
-    return str(base / Path(expanded).expanduser())
+    try:
+        return str(base / Path(expanded).expanduser())
+    except RuntimeError:
+        found = f"the home directory in '{uri}' is unknown"
+        raise ConfigError(source, found, "give the whole path") from None
 
 
 def _config_error(error: ValidationError, *, source: str, node: yaml.Node | None) -> ConfigError:
