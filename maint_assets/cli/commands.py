@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import hashlib
+import io
 import json
 import logging
 import os
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from pydantic import ValidationError
 from rich.console import Console
+from rich.text import Text
 
 from maint_assets import config
 from maint_assets.errors import ConfigError, MaintError
@@ -84,8 +86,9 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
     from maint_assets.cli.vacuum import execute_vacuum, plan_vacuum, show_done, show_plan
 
     asked = {name: options[name] for name in ("allow_short_retention", "allow_missing_files")}
-    asked |= {name: options[name] for name in ("retention", "mode", "inventory") if options[name]}
-    if options["inventory"]:
+    given = ("retention", "mode", "inventory")
+    asked |= {name: options[name] for name in given if options[name] is not None}
+    if options["inventory"] is not None:
         asked.setdefault("mode", "inventory")
     settings, table = _one_table(table_uri, workspace, vacuum=asked)
     steps = _Steps(plan_vacuum, show_plan, execute_vacuum, show_done)
@@ -133,7 +136,7 @@ def optimize(table_uri: str, workspace: str, **options: Any) -> None:
     }
     asked = {key: options[name] for name, key in keys.items() if options[name] is not None}
     asked |= {"purge": options["purge"], "full": options["full"]}
-    if options["zorder_by"]:
+    if options["zorder_by"] is not None:
         asked["zorder_by"] = [name.strip() for name in options["zorder_by"].split(",")]
     settings, table = _one_table(table_uri, workspace, compaction=asked)
     steps = _Steps(plan_compaction, show_bins, execute_compaction, show_rewritten)
@@ -230,11 +233,12 @@ def checkpoint(table_uri: str, workspace: str, as_json: bool, **_: Any) -> None:
 def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **options: Any) -> None:
     """Maintain the tables of a config; only plan without --execute."""
     from maint_assets.assets.chain import CHAINS, Branch
-    from maint_assets.assets.workspace import refuse_workspace
+    from maint_assets.assets.workspace import refuse_same_location, refuse_workspace
     from maint_assets.cli.tables import TableReport, run_tables, show_tables
 
     settings = config.load(config_file)
     refuse_workspace(settings.workspace, settings.tables, source=config_file)
+    refuse_same_location(settings.tables, source=config_file)
     tables = [settings.table(name) for name in dict.fromkeys(names)] or list(settings.tables)
     if not tables:
         raise ConfigError(config_file, "names no tables", "add one under tables:")
@@ -267,16 +271,18 @@ def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **optio
 def check(config_file: str, as_json: bool) -> None:  # noqa: FBT001
     """Validate a config without touching any table."""
     from maint_assets.assets.jobs import refuse_unloadable
-    from maint_assets.assets.workspace import refuse_workspace
+    from maint_assets.assets.workspace import refuse_same_location, refuse_workspace
 
     settings = config.load(config_file)
     refuse_workspace(settings.workspace, settings.tables, source=config_file)
+    refuse_same_location(settings.tables, source=config_file)
     refuse_unloadable(settings, config=config_file)
     names = [table.name for table in settings.tables]
     if as_json:
         _print_json({"config": config_file, "tables": names, "valid": True})
     else:
-        out.print(f"[green]valid[/]: {config_file}, {len(names)} tables: {', '.join(names) or '-'}")
+        shown = f": {config_file}, {len(names)} tables: {', '.join(names) or '-'}"
+        out.print(Text.assemble(("valid", "green"), shown))
 
 
 @cli.command()
@@ -293,6 +299,7 @@ def demo(directory: str) -> None:
 def main() -> None:
     """Run the command line. Each error is one sentence on stderr, and an exit code."""
     debug = "--debug" in sys.argv
+    _show_any_name()
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -311,13 +318,16 @@ def main() -> None:
         _fail(f"{type(error).__name__}: {first}; run again with --debug for the traceback", 1)
 
 
+def _show_any_name() -> None:
+    """Print names that the encoding of the terminal lacks with escapes, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _fail(sentence: str, code: int) -> None:
-    err.print(f"[red]error[/]: {_escaped(sentence)}", soft_wrap=True)
+    err.print(Text.assemble(("error", "red"), f": {sentence}"), soft_wrap=True)
     sys.exit(code)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 def _print_json(value: dict[str, Any]) -> None:
@@ -338,7 +348,8 @@ def _one_table(
         table = config.TableSettings.model_validate({"name": name, "uri": path, **asked})
     except ValidationError as error:
         first = error.errors()[0]
-        option = "--" + str(first["loc"][-1]).replace("_", "-")
+        key = next(str(part) for part in reversed(first["loc"]) if isinstance(part, str))
+        option = "--" + key.replace("_", "-")
         message = first["msg"].removeprefix("Value error, ")
         raise ConfigError(_OPTIONS.get(option, option), message, "correct that value") from None
     refuse_workspace(workspace, [table], source=path)

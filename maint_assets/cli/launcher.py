@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster_shared.check import CheckError
+from yaml import YAMLError
 
 from maint_assets.assets.acting import settle_former
 from maint_assets.assets.chain import STAGES
@@ -16,7 +18,7 @@ from maint_assets.assets.hearing import hearing
 from maint_assets.assets.interrupts import is_interrupt, stop_error
 from maint_assets.assets.jobs import planned_keys, stage_store
 from maint_assets.assets.stage_store import StageDataset, StageStore
-from maint_assets.errors import MaintError, StoppedError, of_text
+from maint_assets.errors import ConfigError, MaintError, StoppedError, of_text, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -129,11 +131,22 @@ class Launcher:
 def launcher(settings: Maintenance) -> Iterator[Launcher]:
     """A launcher on the instance of DAGSTER_HOME, or on an ephemeral one."""
     if os.environ.get("DAGSTER_HOME"):
-        with dg.DagsterInstance.get() as instance:
+        with _instance() as instance:
             yield Launcher(settings, instance)
     else:
         with dg.DagsterInstance.ephemeral() as instance:
             yield Launcher(settings, instance)
+
+
+def _instance() -> dg.DagsterInstance:
+    """The instance of DAGSTER_HOME. Raises ConfigError if it is not usable."""
+    try:
+        return dg.DagsterInstance.get()
+    except (dg.DagsterError, CheckError, YAMLError, OSError) as error:
+        home = os.environ["DAGSTER_HOME"]
+        remedy = "give an absolute path of a directory, with a dagster.yaml that is valid"
+        found = f"{home} cannot be used ({one_line(error).split('. ')[0]})"
+        raise ConfigError("DAGSTER_HOME", found, remedy) from error
 
 
 def _interrupt(result: dg.ExecuteInProcessResult, *, is_heard: bool) -> StoppedError | None:

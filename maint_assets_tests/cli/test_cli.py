@@ -189,10 +189,33 @@ def test_an_unknown_feature_is_refused(run: Shell, tmp_path: Path) -> None:
         (["vacuum", "t", "--retention", "soon"], "a duration reads like"),
         (["check", "none.yaml"], "none.yaml"),
         (["run", "none.yaml"], "none.yaml"),
+        (["vacuum", "t", "--retention", ""], "--retention: a duration reads like"),
+        (["vacuum", "t", "--inventory", ""], "--inventory: "),
+        (["optimize", "t", "--zorder-by", ""], "--zorder-by: "),
+        (["optimize", "t", "--zorder-by", "a,"], "--zorder-by: "),
+        (["vacuum", "t", "--workspace", "~nobody-here/x"], "the workspace ~nobody-here/x"),
     ],
 )
 def test_a_wrong_argument_is_a_usage_error(run: Shell, arguments: list[str], said: str) -> None:
     refused(run(*arguments), code=2, said=said)
+
+
+def test_an_error_is_printed_as_it_is_whatever_it_contains(run: Shell, tmp_path: Path) -> None:
+    (tmp_path / "x\\[").mkdir()
+
+    refused(run("vacuum", r"x\[/red]", "--json"), code=3, said=r"x\[/red]")
+
+
+@pytest.mark.parametrize("home", ["relative", "/nowhere/at/all", "broken"])
+def test_an_unusable_dagster_home_is_a_usage_error(
+    run: Shell, table: TableBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "dagster.yaml").write_text("storage: [")
+    absolute = str(tmp_path / home) if home == "broken" else home
+    monkeypatch.setenv("DAGSTER_HOME", absolute)
+
+    refused(run("vacuum", table.path), code=2, said=f"DAGSTER_HOME: {absolute} cannot be used")
 
 
 def test_an_unknown_option_is_a_usage_error(run: Shell) -> None:
@@ -210,6 +233,31 @@ def test_check_tells_valid_from_invalid(run: Shell, tmp_path: Path) -> None:
 
     assert (found["valid"], found["tables"]) == (True, ["a"])
     refused(run("check", "bad.yaml"), code=2, said="bad.yaml:2: unknown key 'url'")
+
+
+def test_check_refuses_two_tables_at_one_location(run: Shell, tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text("tables: [{name: a, uri: t}, {name: b, uri: ./t/}]")
+
+    refused(run("check", "wrong.yaml"), code=2, said="a and b have one location")
+
+
+def test_check_refuses_a_table_that_depends_on_itself(run: Shell, tmp_path: Path) -> None:
+    table = "{name: a, uri: t, depends_on: [maintenance/a/deletion]}"
+    (tmp_path / "wrong.yaml").write_text(f"tables: [{table}]")
+
+    refused(run("check", "wrong.yaml"), code=2, said="depends_on makes a cycle")
+
+
+def test_a_name_that_the_terminal_cannot_show_is_shown_with_escapes(tmp_path: Path) -> None:
+    (tmp_path / "\u00fc.yaml").write_text("tables: [{name: a, uri: t}]")
+
+    found = subprocess.run(
+        [PROGRAM, "check", "\u00fc.yaml"], capture_output=True, text=True, cwd=tmp_path,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=False,
+    )  # fmt: skip
+
+    assert (found.returncode, found.stderr) == (0, "")
+    assert r"\xfc.yaml" in found.stdout
 
 
 @pytest.mark.parametrize("wrong", ["schedule: often", "schedule: 0 3 * *", "owners: [nobody]"])
