@@ -69,6 +69,13 @@ class Approval:
             )
 
 
+def refuse_other_mode(planned: str, asked: str, *, table: str) -> None:
+    """Raise StalePlanError if the settings have another mode now, which may delete less."""
+    if planned != asked:
+        found = f"the plan was made in mode {planned}, and the settings ask for mode {asked} now"
+        raise StalePlanError(table, found, "plan again")
+
+
 def plan_digest(plan: VacuumPlan | CompactionPlan | LogCleanupPlan, rows: str) -> str:
     """Digest of a plan: of all its fields, but the digest itself, and of the digest of its rows."""
     fields = msgspec.json.encode(replace(plan, digest=rows), order="deterministic")

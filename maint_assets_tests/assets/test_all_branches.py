@@ -12,6 +12,7 @@ import pytest
 from maint_assets.assets.approval import plan_digest
 from maint_assets.cli.compaction import execute_compaction, plan_compaction
 from maint_assets.compaction.plan import CompactionPlan, Selection
+from maint_assets.config import LogCleanupSettings, VacuumSettings
 from maint_assets.errors import StalePlanError
 from maint_assets.log_cleanup.plan import LogCleanupPlan
 from maint_assets.vacuum.plan import VacuumPlan
@@ -109,6 +110,27 @@ def test_a_plan_that_is_not_whole_any_more_is_refused_in_a_sentence_and_nothing_
             ):
                 execute(chain, report)
             (place / file).write_bytes(kept)
+
+    assert tree(table.path) == before
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("branch", "now"),
+    [
+        ("vacuum", {"vacuum": VacuumSettings(mode="lite")}),
+        ("log_cleanup", {"log_cleanup": LogCleanupSettings(mode="spark")}),
+    ],
+)
+def test_a_plan_of_another_mode_than_the_settings_ask_for_now_is_refused(
+    table: TableBuilder, tmp_path: Path, branch: str, now: dict[str, Any]
+) -> None:
+    of, plan, execute, _ = BRANCHES[branch]
+    report = plan(chain := of(table.path, tmp_path / "out"))
+    before = tree(table.path)
+
+    with pytest.raises(StalePlanError, match="the settings ask for mode"):
+        execute(replace(chain, table=chain.table.model_copy(update=now)), report)
 
     assert tree(table.path) == before
 

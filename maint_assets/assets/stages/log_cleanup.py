@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from maint_assets.assets.acting import acting, refuse_unreached
-from maint_assets.assets.approval import plan_digest, refuse_changed_plan
+from maint_assets.assets.approval import plan_digest, refuse_changed_plan, refuse_other_mode
 from maint_assets.assets.numbers import human_time
 from maint_assets.assets.progress import Share, recorded_share, tasks_of
 from maint_assets.assets.spark_resource import typed_errors
@@ -216,6 +216,7 @@ def _approved_plan(run: StageRun, approval: Approval) -> ExpiredLogsSummary:
     plan = seen.plan
     approval.refuse_other(run, "expired_logs", plan.digest, table=plan.table)
     refuse_changed_plan(run, "expired_logs", plan, schema=EXPIRED_SCHEMA)
+    refuse_other_mode(plan.mode, run.table.log_cleanup.mode, table=plan.table)
     return seen
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from maint_assets.assets.acting import acting, refuse_unreached
-from maint_assets.assets.approval import refuse_changed_plan
+from maint_assets.assets.approval import refuse_changed_plan, refuse_other_mode
 from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.progress import Share, recorded_share, tasks_of
 from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
@@ -108,6 +108,7 @@ def _approved_plan(run: StageRun, approval: Approval) -> VacuumPlan:
     plan = run.summary("diff", DiffSummary).plan
     approval.refuse_other(run, "diff", plan.digest, table=plan.table)
     refuse_changed_plan(run, "diff", plan, schema=DIFF_SCHEMA)
+    refuse_other_mode(plan.mode, run.table.vacuum.mode, table=plan.table)
     refuse_beyond(plan, _limits(run.table.vacuum), attended=approval.is_attended)
     return plan
 
