@@ -70,7 +70,7 @@ def session(resource: LazyPySparkResource) -> SparkSession:
 
 def _is_local(resource: LazyPySparkResource) -> bool:
     """Whether Python workers run on this machine."""
-    return str(resource.spark_config.get("spark.master", "local")).startswith("local")
+    return str(resource.spark_config.get("spark.master", "")).startswith("local")
 
 
 def parallelism(spark: SparkSession) -> int:

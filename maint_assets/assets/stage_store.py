@@ -129,7 +129,12 @@ class StageDataset:
 
     def executed(self, kind: type[Summary]) -> Summary | None:
         """The execution that is recorded beside a plan; None if there is none."""
-        return self._read(self._executed, kind) if self._executed.exists() else None
+        if not self._executed.exists():
+            return None
+        try:
+            return self._read(self._executed, kind)
+        except msgspec.ValidationError as error:
+            raise self._damaged(self._executed, error) from error
 
     def write_executed(self, execution: Any) -> None:
         """Record the execution of this plan."""

@@ -256,7 +256,7 @@ def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **optio
                 consent=consent,
             )
     finally:  # whatever ended it: what was executed until then is told
-        if options["as_json"]:
+        if options["as_json"] and reports:
             _print_json({"tables": {n: r.json(paths=options["paths"]) for n, r in reports.items()}})
         elif reports:
             show_tables(out, reports, paths=options["paths"])

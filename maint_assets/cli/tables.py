@@ -13,7 +13,7 @@ from maint_assets.assets.numbers import human_bytes, human_count
 from maint_assets.cli.compaction import CompactionReport, execute_compaction, plan_compaction
 from maint_assets.cli.log_cleanup import LogCleanupReport, execute_log_cleanup, plan_log_cleanup
 from maint_assets.cli.vacuum import VacuumReport, execute_vacuum, plan_vacuum, planned_paths
-from maint_assets.errors import MaintError, StoppedError
+from maint_assets.errors import MaintError, StoppedError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -102,6 +102,10 @@ def run_tables(
                 raise
             except MaintError as error:
                 report.errors[branch] = error
+            except Exception as error:
+                found = one_line(error) or type(error).__name__
+                report.errors[branch] = MaintError(table.uri, found, "run again with --debug")
+                raise
 
 
 def _run_branch(  # noqa: PLR0917

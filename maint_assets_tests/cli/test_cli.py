@@ -57,7 +57,7 @@ def test_missing_files_are_allowed_by_an_option(run: Shell, table: TableBuilder)
 
     refused(run("vacuum", table.path, "--execute", "--json"), code=3, said="--allow-missing-files")
     assert (table.path / "old").exists()
-    done = run.json("vacuum", table.path, "--execute", "--allow-missing-files")
+    done = run.json("vacuum", table.path, "--execute", "--yes", "--allow-missing-files")
     assert done["deleted"]["files"] == 1
 
 
@@ -335,6 +335,7 @@ def test_what_run_has_executed_is_told_whatever_ends_it(
     told = json.loads(out)["tables"]
     assert told["a"]["vacuum"]["deleted"]["files"] == 1
     assert told["b"]["vacuum"]["executed"] is False
+    assert told["b"]["errors"]["vacuum"]
 
 
 def test_run_without_a_terminal_keeps_to_the_limits_unless_yes_is_given(
