@@ -15,12 +15,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     ValidationError,
     WithJsonSchema,
     model_validator,
 )
 
-from maint_assets.config_values import Duration, RowExtent, Size
+from maint_assets.config_values import Age, Duration, Place, RowExtent, Size
 from maint_assets.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ class VacuumSettings(_Model):
     retention: Duration | None = None
     allow_short_retention: bool = False
     mode: Literal["full", "lite", "inventory"] = "full"
-    inventory: str | None = None
+    inventory: str | None = Field(default=None, min_length=1)
     approval: Literal["manual", "auto"] = "manual"
     max_delete_share: float = Field(default=0.5, ge=0, le=1)
     max_delete_files: int | None = Field(default=None, ge=0)
-    plan_max_age: Duration = timedelta(hours=24)
+    plan_max_age: Age = timedelta(hours=24)
     log_commits: bool = True
     allow_missing_files: bool = False
     allow_clock_skew: bool = False
@@ -72,10 +73,10 @@ class CompactionSettings(_Model):
     max_deleted_rows_ratio: float = Field(default=0.05, ge=0, le=1)
     purge: bool = False
     where: str | None = None
-    zorder_by: tuple[str, ...] = ()
+    zorder_by: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     full: bool = False
     approval: Literal["manual", "auto"] = "manual"
-    plan_max_age: Duration = timedelta(hours=24)
+    plan_max_age: Age = timedelta(hours=24)
     max_bytes_per_run: Size | None = None
     max_bytes_per_commit: Size = 64 << 30
     allow_clock_skew: bool = False
@@ -104,7 +105,7 @@ class LogCleanupSettings(_Model):
     min_keep_version: int | None = Field(default=None, ge=0)
     force: bool = False
     approval: Literal["manual", "auto"] = "manual"
-    plan_max_age: Duration = timedelta(hours=24)
+    plan_max_age: Age = timedelta(hours=24)
     allow_clock_skew: bool = False
 
     @model_validator(mode="after")
@@ -126,6 +127,7 @@ def _variable_name(text: object) -> object:
 VariableName = Annotated[
     str | None,
     BeforeValidator(_variable_name),
+    PlainSerializer(lambda name: None if name is None else f"${{{name}}}"),
     WithJsonSchema({"type": "string", "pattern": r"^\$(\w+|\{[^}]*\})$"}),
 ]
 
@@ -202,7 +204,7 @@ class TableSettings(_Model):
     """One table: its name in keys and the UI, where it lies, and what is done to it."""
 
     name: str
-    uri: str
+    uri: Place
     depends_on: tuple[str, ...] = ()
     vacuum: VacuumSettings = VacuumSettings()
     compaction: CompactionSettings = CompactionSettings()
@@ -231,7 +233,7 @@ _MODELS: dict[str, type[BaseModel]] = {
 class Maintenance(_Model):
     """The whole config: workspace, Spark settings, and the tables with defaults applied."""
 
-    workspace: str = "./.maint"
+    workspace: Place = "./.maint"
     key_prefix: tuple[str, ...] = ("maintenance",)
     spark: dict[str, str] = Field(default_factory=dict)
     tables: tuple[TableSettings, ...] = ()
@@ -290,13 +292,16 @@ def parse(text: str, *, source: str, base: Path) -> Maintenance:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         values: Any = yaml.safe_load(text) or {}
+        again = _repeated(node)
+    except RecursionError:
+        found = "is nested too deeply, or an alias in it refers to itself"
+        raise ConfigError(source, found, "write it out plainly") from None
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
         raise ConfigError(source, f"is not YAML{line}", "correct the YAML syntax") from None
     if not isinstance(values, dict):
         raise ConfigError(source, "is not a mapping of keys", "see docs/config.md")
-    again = _repeated(node)
     if again is not None:
         where = f"{source}:{again.start_mark.line + 1}"
         raise ConfigError(where, f"the key '{again.value}' is duplicated", "keep one of them")
@@ -377,7 +382,11 @@ def _absolute(uri: str, base: Path, *, source: str) -> str:
     expanded = os.path.expandvars(uri)
     if re.match(r"^[A-Za-z][A-Za-z0-9+.-]*:", expanded):
         return expanded
-    return str(base / Path(expanded).expanduser())
+    try:
+        return str(base / Path(expanded).expanduser())
+    except RuntimeError:
+        found = f"the home directory in '{uri}' is unknown"
+        raise ConfigError(source, found, "give the whole path") from None
 
 
 def _config_error(error: ValidationError, *, source: str, node: yaml.Node | None) -> ConfigError:

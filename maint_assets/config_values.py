@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 _UNIT_MS = {
     "millisecond": 1,
@@ -52,7 +52,10 @@ def size(text: object) -> int:
     match = _SIZE.fullmatch(str(text))
     if match is None or isinstance(text, bool):
         raise ValueError(f"a size reads like '256MB' or '1 GB', not '{text}'")
-    return int(float(match[1]) * _UNIT_BYTES[match[2].lower()])
+    try:
+        return int(float(match[1]) * _UNIT_BYTES[match[2].lower()])
+    except OverflowError:
+        raise ValueError(f"the size '{str(text)[:20]}...' is too large") from None
 
 
 Duration = Annotated[
@@ -68,6 +71,24 @@ Size = Annotated[
     Field(gt=0),
     WithJsonSchema({"type": ["string", "integer"], "examples": ["256MB", "1 GB"]}),
 ]
+
+
+def _not_negative(length: timedelta) -> timedelta:
+    if length < timedelta(0):
+        raise ValueError("an age can't be less than 0 hours")
+    return length
+
+
+Age = Annotated[Duration, AfterValidator(_not_negative)]
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a location has no NUL character")
+    return text
+
+
+Place = Annotated[str, AfterValidator(_without_nul)]
 
 
 RowExtent = Annotated[

@@ -135,6 +135,30 @@ def test_what_is_not_a_yaml_mapping_is_refused(text: str, message: str) -> None:
     assert message in refusal(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tables: &t\n- *t", "an alias in it refers to itself"),
+        ("[" * 3_000, "nested too deeply"),
+        ("workspace: ~nobody-here/x", "the home directory in '~nobody-here/x' is unknown"),
+        ('workspace: "a\\0b"', "a location has no NUL character"),
+        ('tables: [{name: a, uri: "a\\0b"}]', "a location has no NUL character"),
+        (
+            f"tables: [{{name: a, uri: a, compaction: {{target_file_size: {'9' * 400}GB}}}}]",
+            "is too large",
+        ),
+        *(
+            (f"tables: [{{name: a, uri: a, {branch}: {{plan_max_age: -1 hours}}}}]", "an age can't")
+            for branch in ("vacuum", "compaction", "log_cleanup")
+        ),
+        ("tables: [{name: a, uri: a, compaction: {zorder_by: ['']}}]", "at least 1 character"),
+        ("tables: [{name: a, uri: a, vacuum: {mode: inventory, inventory: ''}}]", "at least 1"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_in_a_sentence(text: str, said: str) -> None:
+    assert said in refusal(text)
+
+
 def test_a_repeated_key_is_refused_instead_of_one_being_ignored() -> None:
     message = refusal("workspace: a\ntables: []\nworkspace: b")
 

@@ -126,7 +126,8 @@ VACUUM_STAGES: Mapping[str, Stage] = {
         Stage(
             "deletion", ("diff",), "The execution of the plan: the outcome of each path.",
             DELETION_SCHEMA, deletion_line, None,
-            (checks.ACTIVE_THERE, checks.ALL_DONE), deletion_progress, deletion_stage,
+            (checks.ACTIVE_THERE, checks.ALL_DONE, checks.END_THERE),
+            deletion_progress, deletion_stage,
         ),
     )
 }  # fmt: skip

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from maint_assets.vacuum.cross_checks import valid_in_plan
-
 if TYPE_CHECKING:
     from maint_assets.assets.stage_run import StageRun
     from maint_assets.snapshot.summary import SnapshotSummary
@@ -71,22 +69,15 @@ def _none_lost(_: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, Any]]
     }
 
 
-def _nothing_valid(run: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, Any]]:
-    if not planned.plan.files:
-        return True, {"valid_in_plan": 0}
-    plan, valid = run.output.parts(), run.upstream("valid_files").parts()
-    with run.output.scratch() as scratch:
-        counts = valid_in_plan(
-            run.spark, plan, valid, parallelism=run.parallelism, scratch=scratch
-        ).collect()
-    found = sum(row["count"] for row in counts)
+def _nothing_valid(_: StageRun, planned: DiffSummary) -> tuple[bool, dict[str, Any]]:
+    found = planned.plan.valid_in_plan
     return not found, {"valid_in_plan": found}
 
 
 def _active_there(_: StageRun, done: DeletionSummary) -> tuple[bool | None, dict[str, Any]]:
     found, before = done.active_missing, done.active_missing_before
     if found is None:
-        return None, {"active_missing": "not looked for: the run was interrupted"}
+        return None, {"active_missing": "not counted: see the log of the run"}
     return found <= before, {"active_missing": found, "active_missing_before": before}
 
 
@@ -96,6 +87,10 @@ def _all_done(_: StageRun, done: DeletionSummary) -> tuple[bool, dict[str, Any]]
         "skipped": done.skipped,
         "missing": done.missing,
     }
+
+
+def _end_there(_: StageRun, done: DeletionSummary) -> tuple[bool, dict[str, Any]]:
+    return done.end_error is None, {"error": done.end_error or "none"}
 
 
 CHECKSUM = Check(
@@ -126,4 +121,10 @@ ACTIVE_THERE = Check(
 )
 ALL_DONE = Check(
     "nothing_failed", "Every planned path was deleted, or skipped for a recorded reason.", _all_done
+)
+END_THERE = Check(
+    "vacuum_end_committed",
+    "The history of the table has the END of the deletion, unless none is to be committed.",
+    _end_there,
+    blocking=False,
 )

@@ -1,25 +1,27 @@
 """The chains as a Dagster component: the keys of ``maintenance.yaml`` in a ``defs.yaml``."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict, create_model
 
 from maint_assets import config
 from maint_assets.assets.jobs import build_table_definitions
-from maint_assets.config import TableSettings, VacuumSettings
+from maint_assets.config import TableSettings
 
+_SHARED: dict[str, Any] = {
+    name: (field.annotation, field)
+    for name, field in TableSettings.model_fields.items()
+    if name not in {"name", "uri"}
+}
 
-class TableDefaults(BaseModel):
-    """Defaults for every table of the component."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    depends_on: tuple[str, ...] = ()
-    vacuum: VacuumSettings = VacuumSettings()
-    schedule: Optional[str] = None  # noqa: UP045 - Dagster reads it on Python 3.10
-    owners: tuple[str, ...] = ()
+TableDefaults = create_model(
+    "TableDefaults",
+    __config__=ConfigDict(frozen=True, extra="forbid"),
+    __doc__="Defaults for every table of the component.",
+    **_SHARED,
+)
 
 
 def _rendered(context: dg.ResolutionContext, model: Any) -> Any:

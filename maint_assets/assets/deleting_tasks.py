@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.stage_store import Dataset
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from maint_assets.assets.stage_run import StageRun
     from maint_assets.assets.stage_store import StageStore
     from maint_assets.config import TableSettings
+
+logger = logging.getLogger(__name__)
 
 WAIT_SECONDS = 30.0
 """How long the end of a stage waits for tasks that still delete."""
@@ -66,7 +71,7 @@ def deleting(run: StageRun, planned: int, *, digest: str) -> Iterator[None]:
         if run.is_stopping or isinstance(error, INTERRUPTS):
             raise _stopped(run.table.uri, ledger, planned=planned, left=left) from error
         raise
-    if not _settled(run, wait_s=WAIT_SECONDS):
+    if _settled(run, wait_s=WAIT_SECONDS) == 0:
         mark.unlink(missing_ok=True)
 
 
@@ -80,15 +85,19 @@ def refuse_unreached(reached: int, planned: int, *, table: str, ledger: Location
 def settle_former(store: StageStore, table: TableSettings) -> None:
     """Record what killed runs of a table deleted last; batches still running are left alone.
 
-    A mark holds the location of its table: another table may have that name now.
+    A mark holds the location of its table: another table may have that name now. Other files than
+    marks are left alone.
     """
     base = Location.of(store.base_uri).below(table.name)
     for mark in base.file(_UNSETTLED).glob("*"):
         stage, _, run_id = mark.name.partition(".")
+        if stage not in _LEDGERS or not run_id:
+            continue
         ledger = store.dataset(table.name, stage, run_id).rows_location
-        with contextlib.suppress(MaintError, OSError):  # the next run tries again
+        with contextlib.suppress(MaintError, OSError, msgspec.DecodeError, UnicodeDecodeError):
+            # The next run tries again.
             is_old = time.time() - mark.stat().st_mtime > LEASE_SECONDS
-            place = Location.of(mark.read_text(encoding="utf-8") or table.uri)
+            place = msgspec.json.decode(mark.read_bytes(), type=Location)
             if not settle(ledger, schema=_LEDGERS[stage], table=place, is_over=_is_over) and is_old:
                 mark.unlink()
 
@@ -101,8 +110,9 @@ def _end_former_attempt(run: StageRun) -> None:
     ledger = run.output.rows_location
     if not intents.is_stop_requested(ledger):
         return
-    if left := _settled(run, wait_s=WAIT_SECONDS):
-        found = f"{left} tasks of the attempt before may still delete"
+    left = _settled(run, wait_s=WAIT_SECONDS)
+    if left != 0:
+        found = f"{_tasks(left)} of the attempt before may still delete"
         raise StorageError(run.table.uri, found, "run it again when they have ended")
     intents.withdraw_stop(ledger)
 
@@ -113,35 +123,44 @@ def _marked(run: StageRun) -> Path:
     mark = place.file(f"{_UNSETTLED}/{run.stage}.{run.run_ids[0]}")
     try:
         mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.write_text(run.location.uri, encoding="utf-8")
+        mark.write_bytes(msgspec.json.encode(run.location))
     except OSError as error:
         found = f"the workspace {place.uri} cannot be written ({one_line(error)})"
         raise StorageError(run.table.uri, found, "free disk space and run again") from error
     return mark
 
 
-def _settled(run: StageRun, *, wait_s: float) -> int:
-    """The number of this stage's batches that are still open after waiting for them."""
+def _settled(run: StageRun, *, wait_s: float) -> int | None:
+    """The number of this stage's batches that are still open after waiting for them.
+
+    None if an error of the storage keeps it unknown: the intents are left to the next run.
+    """
     ledger, until = run.output.rows_location, time.monotonic() + wait_s
     table, schema = run.location, _LEDGERS[run.stage]
-    left = 0
-    with contextlib.suppress(MaintError, OSError):  # the intents are left to the next run
+    try:
         while left := settle(ledger, schema=schema, table=table, is_over=_is_over):
             if time.monotonic() > until:
                 break
             time.sleep(0.05)
+    except (MaintError, OSError) as error:
+        logger.warning("the open batches of %s are not settled: %s", ledger.uri, one_line(error))
+        left = None
     intents.remove_leftovers(ledger)
     return left
+
+
+def _tasks(left: int | None) -> str:
+    return "an unknown number of tasks" if left is None else f"{left} tasks"
 
 
 def _is_over(intent: intents.Intent) -> bool:
     return not intent.is_acting(now_s=time.time(), lease_s=LEASE_SECONDS)
 
 
-def _stopped(table: str, ledger: Location, *, planned: int, left: int) -> StoppedError:
+def _stopped(table: str, ledger: Location, *, planned: int, left: int | None) -> StoppedError:
     done = tally(ledger)
     deleted = done.files["deleted"] + done.directories["deleted"]
     found = f"stopped: {deleted:,} of {planned:,} paths were deleted, see the ledger {ledger.path}"
-    if left:
-        found += f"; {left} tasks did not end within {WAIT_SECONDS:.0f} s and may still delete"
+    if left != 0:
+        found += f"; {_tasks(left)} did not end within {WAIT_SECONDS:.0f} s and may still delete"
     return StoppedError(table, found, "run it again to finish")

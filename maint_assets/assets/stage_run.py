@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,7 @@ from maint_assets.assets.spark_resource import parallelism
 from maint_assets.assets.stage_store import StageResult
 from maint_assets.datasets.intents import request_stop
 from maint_assets.datasets.rows import part_rows
-from maint_assets.errors import StalePlanError, one_line
+from maint_assets.errors import MaintError, StalePlanError, one_line
 from maint_assets.storage.location import Location
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from maint_assets.assets.stage_store import Dataset, StageDataset, StageStore
     from maint_assets.config import TableSettings
     from maint_assets.datasets.rows import Rows
+
+logger = logging.getLogger(__name__)
 
 Summary = TypeVar("Summary")
 
@@ -135,8 +138,12 @@ class StageRun:
     def executed_since(self, planned: str, digest: str) -> Execution | None:
         """The completed execution of a plan by this stage since the plan was made, if any.
 
-        Looks at all materialisations since, as anybody may report one by hand in the UI.
+        Recorded beside the plan. Looks at all materialisations since as well, as anybody may report
+        one by hand in the UI.
         """
+        noted = self.upstream(planned).executed(Execution)
+        if noted is not None:
+            return noted
         plan = self.instance.get_latest_materialization_event(self._key(planned))
         if plan is None:
             return None
@@ -147,6 +154,17 @@ class StageRun:
                 return Execution(done.run_id, int(done.timestamp * 1000))
         return None
 
+    def note_executed(self, planned: str) -> None:
+        """Record beside a plan that this run has executed it in full.
+
+        The event log alone does not hold for it: it is wiped, and its order is that of a clock.
+        """
+        try:
+            done = Execution(self.run_ids[0], self.now_ms())
+            self.upstream(planned).write_executed(done)
+        except (MaintError, OSError) as error:
+            logger.warning("the execution is not recorded beside its plan: %s", one_line(error))
+
     def rows(self, stage: str, *, task_rows: int = 0) -> Rows:
         """The rows of another stage, divided among tasks by their number."""
         parts = self.upstream(stage).parts()
@@ -156,7 +174,7 @@ class StageRun:
         """The summary of another stage. Raises StalePlanError if another release wrote it."""
         try:
             return self.upstream(stage).summary(kind)
-        except msgspec.DecodeError as error:
+        except msgspec.ValidationError as error:
             found = f"its {stage} was made by another release of maint_assets ({one_line(error)})"
             raise StalePlanError(self.table.uri, found, "run the chain again") from error
 

@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 
 import dagster as dg
 import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
@@ -31,7 +33,7 @@ from maint_assets.datasets.parts import (
     columns_of,
 )
 from maint_assets.datasets.rows import Rows
-from maint_assets.errors import StageMissingError, one_line
+from maint_assets.errors import StageMissingError, StalePlanError, one_line
 from maint_assets.storage.location import Location
 from maint_assets.vacuum.handled import Handled
 
@@ -94,6 +96,17 @@ class StageDataset:
             rows, sums = rows + part.rows, add_sums(sums, part.sums)
         return _digest(schema.names, rows, sums)
 
+    def refuse_damaged(self) -> None:
+        """Raise StalePlanError if a part is gone or has other than its rows. Reads footers only."""
+        for part in self.parts():
+            try:
+                rows = pq.read_metadata(part.path).num_rows
+            except (OSError, pa.ArrowException) as error:
+                raise self._damaged(Path(part.path), error) from error
+            if rows != part.rows:
+                error = ValueError(f"{rows} rows instead of {part.rows}")
+                raise self._damaged(Path(part.path), error)
+
     def has_columns(self, schema: T.StructType) -> bool:
         """Whether the rows have the columns of a schema; True if they cannot be read."""
         known = (columns_of(part) for part in self.parts())
@@ -104,12 +117,28 @@ class StageDataset:
         return self._read_manifest().largest
 
     def summary(self, kind: type[Summary]) -> Summary:
-        """The summary beside the rows."""
-        return msgspec.json.decode(self._summary.read_bytes(), type=kind)
+        """The summary beside the rows.
+
+        Raises StalePlanError if it is gone or damaged, msgspec.ValidationError if it lacks fields.
+        """
+        return self._read(self._summary, kind)
 
     def write_summary(self, summary: Any) -> None:
         """Write the summary, last: a dataset that has one is complete."""
         _write(self._summary, summary)
+
+    def executed(self, kind: type[Summary]) -> Summary | None:
+        """The execution that is recorded beside a plan; None if there is none."""
+        if not self._executed.exists():
+            return None
+        try:
+            return self._read(self._executed, kind)
+        except msgspec.ValidationError as error:
+            raise self._damaged(self._executed, error) from error
+
+    def write_executed(self, execution: Any) -> None:
+        """Record the execution of this plan."""
+        _write(self._executed, execution)
 
     def write_rows(
         self,
@@ -159,11 +188,31 @@ class StageDataset:
         _write(self._manifest, Manifest(made.rows, made.digest, named, largest))
 
     def _read_manifest(self) -> Manifest:
-        return msgspec.json.decode(self._manifest.read_bytes(), type=Manifest)
+        try:
+            return self._read(self._manifest, Manifest)
+        except msgspec.ValidationError as error:
+            raise self._damaged(self._manifest, error) from error
+
+    def _read(self, file: Path, kind: type[Summary]) -> Summary:
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=kind)
+        except msgspec.ValidationError:
+            raise
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._damaged(file, error) from error
+
+    def _damaged(self, file: Path, error: Exception) -> StalePlanError:
+        why = getattr(error, "strerror", None) or one_line(error)
+        found = f"{file.name} of this dataset cannot be read ({why})"
+        return StalePlanError(self.location.uri, found, "plan again")
 
     @property
     def _summary(self) -> Path:
         return self.location.file("summary.json")
+
+    @property
+    def _executed(self) -> Path:
+        return self.location.file("executed.json")
 
     @property
     def _manifest(self) -> Path:
@@ -228,12 +277,15 @@ class StageStore(dg.ConfigurableResource):
         """
         event = instance.get_latest_materialization_event(key)
         materialization = event.asset_materialization if event else None
-        if event is None or materialization is None or "dataset" not in materialization.metadata:
-            raise StageMissingError(
-                "/".join(key.path[:-1]),
-                f"stage {key.path[-1]} was never run",
-                "run the chain first",
+        if event is None or materialization is None:
+            found = f"stage {key.path[-1]} was never run"
+            raise StageMissingError("/".join(key.path[:-1]), found, "run the chain first")
+        if "dataset" not in materialization.metadata:
+            found = (
+                f"the newest materialisation of {key.path[-1]} was reported by something else: it "
+                "names no dataset"
             )
+            raise StageMissingError("/".join(key.path[:-1]), found, "run the chain again")
         path = str(materialization.metadata["dataset"].value)
         return event.run_id, StageDataset(Location.of(path))
 

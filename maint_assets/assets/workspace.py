@@ -25,16 +25,30 @@ def refuse_workspace(workspace: str, tables: Iterable[TableSettings], *, source:
     """
     try:
         place = Path(Location.of(workspace).path)
-    except UnsupportedLocationError as error:
+    except (UnsupportedLocationError, RuntimeError, ValueError) as error:
         remedy = "give a local path or file: URI"
         raise ConfigError(source, f"the workspace {workspace} cannot be used", remedy) from error
     _refuse_unwritable(place, source=source)
     known = list(tables)
     for root in filter(None, map(_root, known)):
         for each in (place, *(place / table.name for table in known)):
-            if _is_among(each, root):
+            if _is_among(each, root) or _is_among(each.resolve(), root):
                 found = f"the workspace {place} lies inside the table {root}"
                 raise ConfigError(source, found, _BESIDE)
+
+
+def refuse_same_location(tables: Iterable[TableSettings], *, source: str) -> None:
+    """Raise ConfigError if two tables of a config have one location: their runs would overlap."""
+    names: dict[str, str] = {}
+    for table in tables:
+        try:
+            uri = Location.of(table.uri).uri
+        except UnsupportedLocationError:  # its own run refuses it
+            continue
+        other = names.setdefault(uri, table.name)
+        if other != table.name:
+            found = f"the tables {other} and {table.name} have one location, {uri}"
+            raise ConfigError(source, found, "keep one of them")
 
 
 def _refuse_unwritable(place: Path, *, source: str) -> None:

@@ -5,28 +5,34 @@ from __future__ import annotations
 import contextlib
 import getpass
 import hashlib
+import io
 import json
 import logging
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from pydantic import ValidationError
 from rich.console import Console
+from rich.text import Text
 
 from maint_assets import config
 from maint_assets.errors import ConfigError, MaintError
+
+if TYPE_CHECKING:
+    from maint_assets.cli.tables import Consent
 
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _paths = click.option("--paths", is_flag=True, help="List every planned path.")
 _execute = click.option("--execute", is_flag=True, help="Execute the plan; without it, only plan.")
-_yes = click.option("--yes", is_flag=True, help="Do not ask before executing.")
+_yes = click.option("--yes", is_flag=True, help="Do not ask: you agree to the plan.")
 _workspace = click.option(
     "--workspace", default="./.maint", show_default=True, help="Where plans and ledgers are kept."
 )
@@ -80,8 +86,9 @@ def vacuum(table_uri: str, workspace: str, **options: Any) -> None:
     from maint_assets.cli.vacuum import execute_vacuum, plan_vacuum, show_done, show_plan
 
     asked = {name: options[name] for name in ("allow_short_retention", "allow_missing_files")}
-    asked |= {name: options[name] for name in ("retention", "mode", "inventory") if options[name]}
-    if options["inventory"]:
+    given = ("retention", "mode", "inventory")
+    asked |= {name: options[name] for name in given if options[name] is not None}
+    if options["inventory"] is not None:
         asked.setdefault("mode", "inventory")
     settings, table = _one_table(table_uri, workspace, vacuum=asked)
     steps = _Steps(plan_vacuum, show_plan, execute_vacuum, show_done)
@@ -130,7 +137,7 @@ def optimize(table_uri: str, workspace: str, **options: Any) -> None:
     }
     asked = {key: options[name] for name, key in keys.items() if options[name] is not None}
     asked |= {"purge": options["purge"], "full": options["full"]}
-    if options["zorder_by"]:
+    if options["zorder_by"] is not None:
         asked["zorder_by"] = listed_names(options["zorder_by"])
     settings, table = _one_table(table_uri, workspace, compaction=asked)
     steps = _Steps(plan_compaction, show_bins, execute_compaction, show_rewritten)
@@ -227,25 +234,34 @@ def checkpoint(table_uri: str, workspace: str, as_json: bool, **_: Any) -> None:
 def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **options: Any) -> None:
     """Maintain the tables of a config; only plan without --execute."""
     from maint_assets.assets.chain import CHAINS, Branch
-    from maint_assets.assets.workspace import refuse_workspace
-    from maint_assets.cli.tables import run_tables, show_tables
+    from maint_assets.assets.workspace import refuse_same_location, refuse_workspace
+    from maint_assets.cli.tables import TableReport, run_tables, show_tables
 
     settings = config.load(config_file)
     refuse_workspace(settings.workspace, settings.tables, source=config_file)
-    tables = [settings.table(name) for name in names] or list(settings.tables)
+    refuse_same_location(settings.tables, source=config_file)
+    tables = [settings.table(name) for name in dict.fromkeys(names)] or list(settings.tables)
     if not tables:
         raise ConfigError(config_file, "names no tables", "add one under tables:")
-    with _launcher(settings) as launcher:
-        agreed = None if options["as_json"] else lambda report: _agreed(report, options)
-        branches: list[Branch] = [branch for branch in CHAINS if not only or branch in only]
-        reports = run_tables(
-            launcher, tables, branches=branches, execute=options["execute"], agreed=agreed
-        )
-    if options["as_json"]:
-        _print_json({"tables": {n: r.json(paths=options["paths"]) for n, r in reports.items()}})
-    else:
-        show_tables(out, reports, paths=options["paths"])
-    codes = [r.error.exit_code for r in reports.values() if r.error is not None]
+    branches: list[Branch] = [branch for branch in CHAINS if not only or branch in only]
+    reports: dict[str, TableReport] = {}
+    consent = partial(_consent, options=options)
+    try:
+        with _launcher(settings) as launcher:
+            run_tables(
+                launcher,
+                tables,
+                reports,
+                branches=branches,
+                execute=options["execute"],
+                consent=consent,
+            )
+    finally:  # whatever ended it: what was executed until then is told
+        if options["as_json"] and reports:
+            _print_json({"tables": {n: r.json(paths=options["paths"]) for n, r in reports.items()}})
+        elif reports:
+            show_tables(out, reports, paths=options["paths"])
+    codes = [error.exit_code for report in reports.values() for error in report.errors.values()]
     if codes:
         sys.exit(1 if 1 in codes else codes[0])
 
@@ -256,16 +272,18 @@ def run(config_file: str, names: tuple[str, ...], only: tuple[str, ...], **optio
 def check(config_file: str, as_json: bool) -> None:  # noqa: FBT001
     """Validate a config without touching any table."""
     from maint_assets.assets.jobs import refuse_unloadable
-    from maint_assets.assets.workspace import refuse_workspace
+    from maint_assets.assets.workspace import refuse_same_location, refuse_workspace
 
     settings = config.load(config_file)
     refuse_workspace(settings.workspace, settings.tables, source=config_file)
+    refuse_same_location(settings.tables, source=config_file)
     refuse_unloadable(settings, config=config_file)
     names = [table.name for table in settings.tables]
     if as_json:
         _print_json({"config": config_file, "tables": names, "valid": True})
     else:
-        out.print(f"[green]valid[/]: {config_file}, {len(names)} tables: {', '.join(names) or '-'}")
+        shown = f": {config_file}, {len(names)} tables: {', '.join(names) or '-'}"
+        out.print(Text.assemble(("valid", "green"), shown))
 
 
 @cli.command()
@@ -274,12 +292,15 @@ def demo(directory: str) -> None:
     """Make a small lake of real Delta tables, maintain it, and show what was done and why."""
     from maint_assets.cli.demo import show_demo
 
+    if not directory.strip():
+        raise ConfigError("--directory", "is empty", "name a new or empty directory")
     show_demo(out, Path(directory), launcher=_launcher)
 
 
 def main() -> None:
     """Run the command line. Each error is one sentence on stderr, and an exit code."""
     debug = "--debug" in sys.argv
+    _show_any_name()
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -298,13 +319,16 @@ def main() -> None:
         _fail(f"{type(error).__name__}: {first}; run again with --debug for the traceback", 1)
 
 
+def _show_any_name() -> None:
+    """Print names that the encoding of the terminal lacks with escapes, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _fail(sentence: str, code: int) -> None:
-    err.print(f"[red]error[/]: {_escaped(sentence)}", soft_wrap=True)
+    err.print(Text.assemble(("error", "red"), f": {sentence}"), soft_wrap=True)
     sys.exit(code)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 def _print_json(value: dict[str, Any]) -> None:
@@ -325,7 +349,8 @@ def _one_table(
         table = config.TableSettings.model_validate({"name": name, "uri": path, **asked})
     except ValidationError as error:
         first = error.errors()[0]
-        option = "--" + str(first["loc"][-1]).replace("_", "-")
+        key = next(str(part) for part in reversed(first["loc"]) if isinstance(part, str))
+        option = "--" + key.replace("_", "-")
         message = first["msg"].removeprefix("Value error, ")
         raise ConfigError(_OPTIONS.get(option, option), message, "correct that value") from None
     refuse_workspace(workspace, [table], source=path)
@@ -354,8 +379,8 @@ def _maintain(
         report = steps.plan(launcher, table)
         if not options["as_json"]:
             steps.show_plan(out, report, paths=options["paths"])
-        if options["execute"] and _agreed(report, options):
-            report = steps.execute(launcher, table, report, by=getpass.getuser())
+        if options["execute"] and (given := _consent(report, options)).is_given:
+            report = steps.execute(launcher, table, report, by=given.by)
             if not options["as_json"]:
                 steps.show_done(out, report)
     if options["as_json"]:
@@ -379,8 +404,23 @@ def _launcher(settings: config.Maintenance) -> Iterator[Any]:
         yield found
 
 
-def _agreed(report: Any, options: dict[str, Any]) -> bool:
-    """Whether the person consents; they are not asked without a terminal or with ``--yes``."""
-    if options["yes"] or options["as_json"] or not sys.stdin.isatty() or report.is_empty:
-        return True
-    return click.confirm(report.question, err=True)
+def _consent(report: Any, options: dict[str, Any]) -> Consent:
+    """Ask whether to execute the plan. ``--yes`` is a consent; nobody is asked without a terminal.
+
+    Then the limits of unattended deletions apply.
+    """
+    from maint_assets.cli.tables import Consent
+
+    if options["yes"]:
+        return Consent(is_given=True, by=_user())
+    if options["as_json"] or not sys.stdin.isatty() or report.is_empty:
+        return Consent(is_given=True)
+    return Consent(is_given=click.confirm(report.question, err=True), by=_user())
+
+
+def _user() -> str:
+    """The name of the person who runs the command, or the number of an account without a name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # KeyError before Python 3.13
+        return f"uid {os.getuid()}"

@@ -98,7 +98,7 @@ def plan_compaction(launcher: Launcher, table: TableSettings) -> CompactionRepor
 
 
 def execute_compaction(
-    launcher: Launcher, table: TableSettings, report: CompactionReport, *, by: str
+    launcher: Launcher, table: TableSettings, report: CompactionReport, *, by: str | None
 ) -> CompactionReport:
     """Execute the planned compaction; ``error`` is set if some bins failed."""
     digest = report.planned.plan.digest

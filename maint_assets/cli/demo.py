@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from maint_assets.cli.launcher import Launcher
 
 _OLD_DAYS = 30
+_MARKER = ".maint-assets-demo"
+_MADE = ("lake", "workspace", "maintenance.yaml")
+"""What the demo makes in its directory, and removes when it is run again."""
 
 _CONFIG = """\
 workspace: ./workspace
@@ -70,16 +74,36 @@ def show_demo(
 
 
 def make_lake(directory: Path) -> Path:
-    """Write a lake of three tables with delta-rs; returns its config."""
+    """Write a lake of three tables with delta-rs; returns its config.
+
+    Raises ConfigError without delta-rs, and for a directory that has content and is not of a demo.
+    """
+    if importlib.util.find_spec("deltalake") is None:
+        raise ConfigError("demo", "needs a Delta writer", "install maint-assets[demo]")
+    _clear(directory)
     lake = directory / "lake"
-    shutil.rmtree(directory, ignore_errors=True)
     lake.mkdir(parents=True)
+    (directory / _MARKER).touch()
     _orders(lake / "orders")
     _events(lake / "events")
     _customers(lake / "customers")
     config = directory / "maintenance.yaml"
     config.write_text(_CONFIG, encoding="utf-8")
     return config
+
+
+def _clear(directory: Path) -> None:
+    """Remove the lake of an earlier demo; nothing else is ever removed."""
+    if directory.is_dir() and (directory / _MARKER).is_file():
+        for name in _MADE:
+            made = directory / name
+            if made.is_dir() and not made.is_symlink():
+                shutil.rmtree(made)
+            else:
+                made.unlink(missing_ok=True)
+    elif directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
+        found = f"{directory} exists, and no demo made it"
+        raise ConfigError("--directory", found, "name a new or empty directory")
 
 
 def _orders(path: Path) -> None:
@@ -129,10 +153,8 @@ def _write(
     mode: Literal["append", "overwrite"] = "append",
     **options: Any,
 ) -> None:
-    try:
-        from deltalake import write_deltalake  # noqa: PLC0415
-    except ImportError:
-        raise ConfigError("demo", "needs a Delta writer", "install maint-assets[demo]") from None
+    from deltalake import write_deltalake  # noqa: PLC0415
+
     columns = [pa.array(column) for column in zip(*rows, strict=True)]
     data = pa.table(columns, names=names)
     properties = {"delta.deletedFileRetentionDuration": "interval 7 days"}

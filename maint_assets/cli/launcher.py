@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster_shared.check import CheckError
+from yaml import YAMLError
 
+from maint_assets.assets.chain import STAGES
 from maint_assets.assets.deleting_tasks import settle_former
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
 from maint_assets.assets.interrupts import is_interrupt, stop_error
 from maint_assets.assets.jobs import planned_keys, stage_store
 from maint_assets.assets.launch_signals import recorded_signals
 from maint_assets.assets.stage_store import StageDataset, StageStore
-from maint_assets.errors import MaintError, StoppedError, of_text
+from maint_assets.errors import ConfigError, MaintError, StoppedError, of_text, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,11 +60,16 @@ class Launcher:
         return self._run(table, wanted, {})
 
     def execute(
-        self, table: TableSettings, digest: str, by: str, *, stage: str = "deletion"
+        self, table: TableSettings, digest: str, by: str | None, *, stage: str = "deletion"
     ) -> Launched:
-        """Run an executing stage on the plan with that digest, as approved by a person."""
+        """Run an executing stage on the plan with that digest, as approved by a person.
+
+        ``by`` is None if nobody was asked: the limits of unattended deletions apply then.
+        """
         key = stage_key(table, stage, self.settings.key_prefix)
-        config = {"approved_plan": digest, "approved_by": by}
+        config: dict[str, object] = {"approved_plan": digest, "unattended": by is None}
+        if by is not None:
+            config["approved_by"] = by
         return self._run(table, [key], {"ops": {key.to_python_identifier(): {"config": config}}})
 
     def planned(
@@ -74,7 +82,7 @@ class Launcher:
         return self.dataset(table, stage, launched), launched
 
     def executed(
-        self, table: TableSettings, digest: str, by: str, *, stage: str
+        self, table: TableSettings, digest: str, by: str | None, *, stage: str
     ) -> tuple[StageDataset, Launched]:
         """Execute a plan: its dataset and its run. Raises the error that ended the run early."""
         launched = self.execute(table, digest, by, stage=stage)
@@ -123,11 +131,22 @@ class Launcher:
 def launcher(settings: Maintenance) -> Iterator[Launcher]:
     """A launcher on the instance of DAGSTER_HOME, or on an ephemeral one."""
     if os.environ.get("DAGSTER_HOME"):
-        with dg.DagsterInstance.get() as instance:
+        with _instance() as instance:
             yield Launcher(settings, instance)
     else:
         with dg.DagsterInstance.ephemeral() as instance:
             yield Launcher(settings, instance)
+
+
+def _instance() -> dg.DagsterInstance:
+    """The instance of DAGSTER_HOME. Raises ConfigError if it is not usable."""
+    try:
+        return dg.DagsterInstance.get()
+    except (dg.DagsterError, CheckError, YAMLError, OSError) as error:
+        home = os.environ["DAGSTER_HOME"]
+        remedy = "give an absolute path of a directory, with a dagster.yaml that is valid"
+        found = f"{home} cannot be used ({one_line(error).split('. ')[0]})"
+        raise ConfigError("DAGSTER_HOME", found, remedy) from error
 
 
 def _interrupt(result: dg.ExecuteInProcessResult, *, is_signalled: bool) -> StoppedError | None:
@@ -193,7 +212,10 @@ def _failed_check(result: dg.ExecuteInProcessResult) -> MaintError | None:
         if check.blocking and not check.passed and check.severity == dg.AssetCheckSeverity.ERROR:
             shown = ", ".join(f"{name} {value.value}" for name, value in check.metadata.items())
             found = f"the check {check.check_name} failed: {shown}"
-            remedy = "find out what else writes or deletes there; the ledger lists what was deleted"
+            if STAGES[check.asset_key.path[-1]].compute is not None:
+                remedy = "nothing was changed, and this plan is not executed: plan again"
+            else:
+                remedy = "find out what else writes there; the ledger lists what was done"
             return MaintError("/".join(check.asset_key.path), found, remedy)
     return None
 

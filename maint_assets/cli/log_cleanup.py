@@ -100,7 +100,7 @@ def plan_log_cleanup(launcher: Launcher, table: TableSettings) -> LogCleanupRepo
 
 
 def execute_log_cleanup(
-    launcher: Launcher, table: TableSettings, report: LogCleanupReport, *, by: str
+    launcher: Launcher, table: TableSettings, report: LogCleanupReport, *, by: str | None
 ) -> LogCleanupReport:
     """Execute the planned cleanup; ``error`` is set if some files could not be deleted."""
     digest = report.planned.plan.digest

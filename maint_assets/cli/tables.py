@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.markup import escape
 from rich.table import Table
@@ -14,7 +13,7 @@ from maint_assets.assets.numbers import human_bytes, human_count
 from maint_assets.cli.compaction import CompactionReport, execute_compaction, plan_compaction
 from maint_assets.cli.log_cleanup import LogCleanupReport, execute_log_cleanup, plan_log_cleanup
 from maint_assets.cli.vacuum import VacuumReport, execute_vacuum, plan_vacuum, planned_paths
-from maint_assets.errors import MaintError, StoppedError
+from maint_assets.errors import MaintError, StoppedError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,12 +33,24 @@ _DOORS: dict[Branch, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
+class Consent(NamedTuple):
+    """Whether a plan may be executed, and the person who agreed to it; None if nobody was asked."""
+
+    is_given: bool
+    by: str | None = None
+
+
 @dataclass(slots=True)
 class TableReport:
-    """The reports of one table by branch, and its first error, if any."""
+    """The reports of one table by branch, and the errors of its branches."""
 
     branches: dict[Branch, Report] = field(default_factory=dict)
-    error: MaintError | None = None
+    errors: dict[Branch, MaintError] = field(default_factory=dict)
+
+    @property
+    def error(self) -> MaintError | None:
+        """The first error, if any."""
+        return next(iter(self.errors.values()), None)
 
     @property
     def vacuum(self) -> VacuumReport | None:
@@ -64,29 +75,37 @@ class TableReport:
         shown: dict[str, Any] = {
             name: report.json(paths=paths) for name, report in self.branches.items()
         }
-        return {**shown, "error": None if self.error is None else str(self.error)}
+        errors = {name: str(error) for name, error in self.errors.items()}
+        return {**shown, "error": next(iter(errors.values()), None), "errors": errors}
 
 
 def run_tables(
     launcher: Launcher,
     tables: Iterable[TableSettings],
+    reports: dict[str, TableReport],
     *,
     branches: Sequence[Branch] = tuple(CHAINS),
     execute: bool,
-    agreed: Callable[[Report], bool] | None,
-) -> dict[str, TableReport]:
-    """Maintain tables: a report for each by name. A failed branch does not stop the next."""
-    reports: dict[str, TableReport] = {}
+    consent: Callable[[Report], Consent],
+) -> None:
+    """Maintain tables. A failed branch does not stop the next; an interrupt and a defect do.
+
+    Puts a report for each table into ``reports`` by name: they are known whatever is raised.
+    """
     for table in tables:
         report = reports[table.name] = TableReport()
         for branch in branches:
             try:
-                _run_branch(launcher, table, branch, report, execute=execute, agreed=agreed)
-            except StoppedError:  # whoever launched it wants nothing more
+                _run_branch(launcher, table, branch, report, execute=execute, consent=consent)
+            except StoppedError as error:  # whoever launched it wants nothing more
+                report.errors[branch] = error
                 raise
             except MaintError as error:
-                report.error = report.error or error
-    return reports
+                report.errors[branch] = error
+            except Exception as error:
+                found = one_line(error) or type(error).__name__
+                report.errors[branch] = MaintError(table.uri, found, "run again with --debug")
+                raise
 
 
 def _run_branch(  # noqa: PLR0917
@@ -96,12 +115,12 @@ def _run_branch(  # noqa: PLR0917
     report: TableReport,
     *,
     execute: bool,
-    agreed: Callable[[Report], bool] | None,
+    consent: Callable[[Report], Consent],
 ) -> None:
     plan, act = _DOORS[branch]
     found = report.branches[branch] = plan(launcher, table)
-    if execute and (agreed is None or agreed(found)):
-        found = report.branches[branch] = act(launcher, table, found, by=getpass.getuser())
+    if execute and (given := consent(found)).is_given:
+        found = report.branches[branch] = act(launcher, table, found, by=given.by)
         if found.error is not None:
             raise found.error
 
@@ -115,8 +134,8 @@ def show_tables(console: Console, reports: Mapping[str, TableReport], *, paths: 
                 shown.add_row(name, *row)
     console.print(shown)
     for name, report in reports.items():
-        if report.error:
-            console.print(f"[red]{name}[/]: {escape(str(report.error))}", soft_wrap=True)
+        for branch, error in report.errors.items():
+            console.print(f"[red]{name}[/], {branch}: {escape(str(error))}", soft_wrap=True)
         if paths and report.vacuum:
             for path in planned_paths(report.vacuum.diff, directories=False):
                 console.print(f"{name}: {escape(path)}", soft_wrap=True)

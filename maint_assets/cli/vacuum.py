@@ -12,6 +12,7 @@ from rich.table import Table
 
 from maint_assets.assets.numbers import human_bytes, human_count, human_rest, human_time
 from maint_assets.datasets.columns import arrow_schema
+from maint_assets.errors import CommitError
 from maint_assets.vacuum.diff import DIFF_SCHEMA
 from maint_assets.vacuum.summaries import DeletionSummary, DiffSummary
 
@@ -85,18 +86,27 @@ def plan_vacuum(launcher: Launcher, table: TableSettings) -> VacuumReport:
 
 
 def execute_vacuum(
-    launcher: Launcher, table: TableSettings, report: VacuumReport, *, by: str
+    launcher: Launcher, table: TableSettings, report: VacuumReport, *, by: str | None
 ) -> VacuumReport:
     """Execute the planned vacuum; ``error`` is set if some paths could not be deleted."""
     digest = report.planned.plan.digest
-    done, launched = launcher.executed(table, digest, by, stage="deletion")
+    ledger, launched = launcher.executed(table, digest, by, stage="deletion")
+    done = ledger.summary(DeletionSummary)
     return VacuumReport(
         report.planned,
         report.diff,
         {**report.seconds, **launched.seconds},
-        done.summary(DeletionSummary),
-        launched.error,
+        done,
+        launched.error or _end_error(done, table=report.planned.plan.table),
     )
+
+
+def _end_error(done: DeletionSummary, *, table: str) -> MaintError | None:
+    """The error of a deletion that is complete but not in the history of its table."""
+    if done.end_error is None:
+        return None
+    found = f"all is deleted and recorded, but VACUUM END was not committed ({done.end_error})"
+    return CommitError(table, found, "nothing is left to do; the ledger lists what was deleted")
 
 
 def planned_paths(diff: StageDataset, *, directories: bool) -> list[str]:

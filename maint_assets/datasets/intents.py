@@ -1,7 +1,7 @@
 """Intents of deletion batches: written before a batch starts, removed once it is recorded.
 
 An intent that still exists belongs to a task that is running or was killed; it names its process
-(host, pid, start time). Intents lie below the ledger under names that Parquet readers skip.
+(machine, pid, start time). Intents lie below the ledger under names that Parquet readers skip.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Intent:
     def is_acting(self, *, now_s: float, lease_s: float) -> bool:
         """Whether its task may still be deleting.
 
-        On this host: the process is alive. On another: the batch started less than ``lease_s``
+        On this machine: the process is alive. On another: the batch started less than ``lease_s``
         seconds ago.
         """
         try:
@@ -56,8 +56,8 @@ class Intent:
             began_s = self.path.stat().st_mtime
         except (OSError, pa.ArrowException):
             return False
-        host, _, process = owner.partition("|")
-        if host == socket.gethostname():
+        machine, _, process = owner.partition("|")
+        if machine == _machine():
             pid, _, started = process.partition("|")
             return _started(int(pid)) == started
         return now_s - began_s < lease_s
@@ -67,7 +67,7 @@ def write_intent(ledger: Location, batch: str, rows: pa.Table) -> None:
     """Write the planned rows of a batch, and the owning process, before any of them is deleted."""
     target = _intent(ledger, batch)
     target.parent.mkdir(parents=True, exist_ok=True)
-    owner = f"{socket.gethostname()}|{os.getpid()}|{_own_start(os.getpid())}"
+    owner = f"{_machine()}|{os.getpid()}|{_own_start(os.getpid())}"
     marked = rows.replace_schema_metadata({_OWNER: owner.encode()})
     partial = target.with_suffix(".tmp")
     with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, marked.schema) as writer:
@@ -137,6 +137,16 @@ class StopSign:
 
 def _intent(ledger: Location, batch: str) -> pathlib.Path:
     return ledger.file(f"{_INTENTS}/{batch}.arrow")
+
+
+@cache
+def _machine() -> str:
+    """Where a pid means this process: host, boot and pid namespace (containers share hosts)."""
+    found = [socket.gethostname()]
+    with contextlib.suppress(OSError):
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        found += [boot.strip(), str(pathlib.Path("/proc/self/ns/pid").readlink())]
+    return "/".join(found)
 
 
 @cache

@@ -85,10 +85,19 @@ class _Planned(NamedTuple):
     is_directory: bool
 
 
-def ready_head(plan: VacuumPlan, location: Location, limits: Limits, *, now_ms: int) -> TableHead:
+def ready_head(
+    plan: VacuumPlan,
+    location: Location,
+    limits: Limits,
+    *,
+    kept_ms: Callable[[TableHead], int],
+    now_ms: int,
+) -> TableHead:
     """The head of the planned table, after all checks that its plan may still be executed.
 
-    Raises StalePlanError, UnsupportedFeatureError, LogGapError or GuardError; changes nothing.
+    ``kept_ms`` computes the retention from the present settings and properties of the table. Raises
+    StalePlanError, RetentionError, UnsupportedFeatureError, LogGapError or GuardError; changes
+    nothing.
     """
     max_age_ms = limits.plan_max_age_ms
     refuse_old(plan.table, planned_ms=plan.planned_ms, max_age_ms=max_age_ms, now_ms=now_ms)
@@ -98,6 +107,9 @@ def ready_head(plan: VacuumPlan, location: Location, limits: Limits, *, now_ms: 
     refuse_other_commit(location, plan.version, plan.commit_mark)
     contiguous_after(log_files(location), plan.version, table=plan.table)
     _refuse_raised_retention(plan, head.properties)
+    if kept_ms(head) > plan.retention_ms:
+        found = "the plan retains less than the settings ask for now: its retention is too short"
+        raise StalePlanError(plan.table, found, "plan again")
     if not limits.allow_clock_skew:
         write.refuse_clock_skew(location, LOG, now_ms=now_ms)
     return head

@@ -34,7 +34,8 @@ class VacuumPlan:
     version up to which no removed file is left once the whole plan is executed. ``commit_mark`` is
     the digest of the commit of ``version``: it detects a restored log that reuses the number.
     ``aliased_files`` counts planned files that the log also names outside of the table,
-    ``lost_files`` existing files that the checkpoint lacks although a commit before it added them.
+    ``lost_files`` existing files that the checkpoint lacks although a commit before it added them,
+    ``valid_in_plan`` planned paths that are valid files: a defect of the plan.
     """
 
     table: str
@@ -60,6 +61,7 @@ class VacuumPlan:
     aliased_example: str | None = None
     lost_files: int = 0
     lost_example: str | None = None
+    valid_in_plan: int = 0
 
     @property
     def paths(self) -> int:
@@ -83,7 +85,6 @@ class Deleted:
     failed: int
     skipped: int
     start_version: int | None = None
-    end_version: int | None = None
 
     @property
     def paths(self) -> int:
@@ -114,7 +115,16 @@ def retention_ms(
 
 
 def refuse_beyond(plan: VacuumPlan, limits: Limits, *, attended: bool) -> None:
-    """Raise GuardError when files are aliased or missing, or an unattended plan exceeds a limit."""
+    """Raise GuardError for planned files that are valid or aliased, for missing files, and limits.
+
+    The limits hold for unattended plans only. Nothing allows a plan with valid files.
+    """
+    if plan.valid_in_plan:
+        raise GuardError(
+            plan.table,
+            f"{plan.valid_in_plan} planned paths are needed by a retained version",
+            "plan again, and report it if the new plan has such paths too",
+        )
     if plan.aliased_files:
         raise GuardError(
             plan.table,
@@ -136,12 +146,12 @@ def refuse_beyond(plan: VacuumPlan, limits: Limits, *, attended: bool) -> None:
             plan.table,
             f"the plan deletes {plan.share:.1%} of the table's bytes, "
             f"more than max_delete_share of {limits.max_delete_share:.1%}",
-            "approve the plan by hand, or raise the limit",
+            "approve the plan by hand (--yes), or raise the limit",
         )
     if limits.max_delete_files is not None and plan.files > limits.max_delete_files:
         raise GuardError(
             plan.table,
             f"the plan deletes {plan.files} files, "
             f"more than max_delete_files of {limits.max_delete_files}",
-            "approve the plan by hand, or raise the limit",
+            "approve the plan by hand (--yes), or raise the limit",
         )

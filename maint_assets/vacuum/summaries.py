@@ -66,9 +66,10 @@ class DeletionSummary:
     """Counts of the outcomes of a deletion; bytes of the deleted files.
 
     ``ledger`` is the dataset with one row per path. ``active_missing`` counts the active files
-    missing from the storage afterwards, None where an interrupt ended that check;
+    missing from the storage afterwards, None where an error or interrupt ended that check;
     ``active_missing_before`` counts those missing when the plan was made. ``start_version`` and
-    ``end_version`` are the VACUUM START and END commits, None if not written.
+    ``end_version`` are the VACUUM START and END commits, None if not written. ``end_error`` says
+    why END could not be.
     """
 
     plan_digest: str
@@ -86,3 +87,4 @@ class DeletionSummary:
     ledger: str
     approved_by: str | None
     active_missing_before: int = 0
+    end_error: str | None = None

@@ -7,15 +7,23 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from maint_assets.assets.factory import RESOURCE, build_maintenance_assets, stage_key
 from maint_assets.assets.jobs import executed_keys
+from maint_assets.assets.stages import vacuum
 from maint_assets.cli.compaction import execute_compaction, plan_compaction
 from maint_assets.cli.log_cleanup import execute_log_cleanup
 from maint_assets.cli.vacuum import execute_vacuum
-from maint_assets.config import TableSettings
-from maint_assets.errors import GuardError, MaintError, StageMissingError, StalePlanError
+from maint_assets.config import TableSettings, VacuumSettings
+from maint_assets.errors import (
+    GuardError,
+    MaintError,
+    RefusedError,
+    StageMissingError,
+    StalePlanError,
+)
+from maint_assets.vacuum.summaries import DiffSummary
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder, tree
 from maint_assets_tests.support.chain import Chain, files, set_clock
@@ -112,11 +120,11 @@ def test_files_that_came_after_the_plan_stay(table: TableBuilder, chain: Chain) 
     assert left(table) == {"live", "late"}
 
 
-def test_a_plan_of_the_same_content_keeps_its_digest(chain: Chain) -> None:
+def test_a_later_plan_of_the_same_rows_has_a_digest_of_its_own(chain: Chain) -> None:
     first, second = chain.plan(), chain.plan()
 
-    assert first.planned.plan.digest == second.planned.plan.digest
-    assert chain.launch(first.planned.plan.digest).error is None
+    assert first.planned.plan.digest != second.planned.plan.digest
+    assert isinstance(chain.launch(first.planned.plan.digest).error, StalePlanError)
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 32])
@@ -294,6 +302,26 @@ def test_a_missing_active_file_refuses_even_an_approved_plan(
     assert left(table) == {"old"}
 
 
+def test_a_plan_that_contains_valid_files_is_not_executed_even_with_approval(
+    table: TableBuilder, chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counted(spark: SparkSession, *_: object, **__: object) -> DataFrame:
+        return spark.sql("SELECT 3L AS count")
+
+    monkeypatch.setattr("maint_assets.assets.stages.vacuum.valid_in_plan", counted)
+    with pytest.raises(MaintError, match=r"nothing_valid_in_plan failed.*nothing was changed"):
+        chain.plan()
+    _, diff = chain.launcher.store.latest(
+        chain.launcher.instance, chain.launcher.key(chain.table, "diff")
+    )
+
+    error = raised(chain.launch(diff.summary(DiffSummary).plan.digest).error)
+
+    assert isinstance(error, GuardError)
+    assert "3 planned paths are needed by a retained version" in str(error)
+    assert left(table) == {"live", "old"}
+
+
 def test_a_run_that_fails_half_way_leaves_the_stages_before_it_materialised(
     table: TableBuilder, chain: Chain
 ) -> None:
@@ -338,16 +366,11 @@ def test_an_executed_plan_is_refused_when_it_is_approved_again_and_nothing_is_wr
     assert last_run_of(chain, "deletion") == run_id
 
 
-def test_a_new_plan_with_the_digest_of_an_executed_one_is_executed(
-    table: TableBuilder, chain: Chain
-) -> None:
+def test_a_new_plan_of_the_rows_of_an_executed_one_is_executed(chain: Chain) -> None:
     chain.vacuum()
-    empty = chain.vacuum()
+    chain.vacuum()
 
-    again = chain.vacuum()
-
-    assert again.planned.plan.digest == empty.planned.plan.digest
-    assert again.error is None
+    assert chain.vacuum().error is None
 
 
 def test_a_wrong_digest_is_refused_before_spark_starts(
@@ -366,6 +389,25 @@ def test_a_wrong_digest_is_refused_before_spark_starts(
     assert "the approved plan is 000" in str(error)
 
 
+def test_a_run_that_is_marked_as_failed_while_it_lives_deletes_nothing(
+    table: TableBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As run monitoring does where it has lost the worker."""
+    chain = automatic(table, tmp_path)
+    instance = chain.launcher.instance
+    diff = vacuum.diff
+
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        (run,) = [run for run in instance.get_runs() if not run.is_finished]
+        instance.report_run_failed(run, "worker not found")
+        return diff(*args, **kwargs)
+
+    monkeypatch.setattr(vacuum, "diff", marked)
+    launch(chain)
+
+    assert left(table) == {"live", "old"}
+
+
 def test_an_executed_plan_stays_executed_whatever_is_reported_in_the_ui(
     table: TableBuilder, chain: Chain
 ) -> None:
@@ -376,6 +418,30 @@ def test_an_executed_plan_stays_executed_whatever_is_reported_in_the_ui(
     error = raised(chain.launch(report.planned.plan.digest).error)
 
     assert "was executed by run" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("planned", "now"),
+    [
+        ({}, {"retention": "60 days"}),
+        ({"retention": "1 hour", "allow_short_retention": True}, {}),
+        (
+            {"retention": "1 hour", "allow_short_retention": True},
+            {"retention": "1 hour"},
+        ),
+    ],
+)
+def test_a_plan_that_retains_less_than_the_settings_ask_for_now_is_refused(
+    table: TableBuilder, tmp_path: Path, planned: dict[str, Any], now: dict[str, Any]
+) -> None:
+    chain = Chain.of(table.path, tmp_path / "out", max_delete_share=1, **planned)
+    report = chain.plan()
+    raised_since = chain.table.model_copy(update={"vacuum": VacuumSettings(**now)})
+
+    with pytest.raises(RefusedError, match="retention"):
+        execute_vacuum(chain.launcher, raised_since, report, by="a test")
+
+    assert left(table) == {"live", "old"}
 
 
 @pytest.mark.parametrize("branch", ["vacuum", "compaction", "log_cleanup"])

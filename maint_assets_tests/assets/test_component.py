@@ -47,6 +47,31 @@ def test_attributes_are_the_keys_of_the_config(monkeypatch: pytest.MonkeyPatch) 
     assert found.tables[1].vacuum.approval == "auto"
 
 
+@pytest.mark.parametrize(
+    "defaults",
+    [
+        "compaction: {approval: auto}",
+        "log_cleanup: {min_keep_version: 3}",
+        "storage: {credentials: {access_key_id: $K, secret_access_key: $S}}",
+    ],
+)
+def test_defaults_have_the_keys_of_a_table(defaults: str) -> None:
+    found = component(f"tables: [{{name: a, uri: 's3://b/a'}}]\ndefaults: {{{defaults}}}")
+
+    dg.Definitions.validate_loadable(project(definitions(found)))
+
+
+def test_credentials_are_names_of_variables_in_a_component_too() -> None:
+    keys = "credentials: {access_key_id: $K, secret_access_key: '${S}'}"
+    found = component(f"tables: [{{name: a, uri: 's3://b/a', storage: {{{keys}}}}}]")
+
+    (table,) = found.tables
+    names = table.storage.credentials
+    assert (names.access_key_id, names.secret_access_key) == ("K", "S")
+    with pytest.raises(Exception, match="no secret belongs here"):
+        component(f"tables: [{{name: a, uri: x, storage: {{{keys.replace('$K', 'AKIA')}}}}}]")
+
+
 def test_definitions_have_neither_executor_nor_resources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE", "s3://lake")
 
@@ -55,7 +80,8 @@ def test_definitions_have_neither_executor_nor_resources(monkeypatch: pytest.Mon
     assert defs.executor is None
     assert not defs.resources
     assert {job.name for job in defs.jobs or ()} == {"maintenance_plan", "maintenance_execute"}
-    assert [schedule.name for schedule in defs.schedules or ()] == ["maintenance"]
+    (schedule,) = defs.schedules or ()
+    assert schedule.name.startswith("maintenance_0_3_any_any_any_")
 
 
 def test_two_components_with_other_prefixes_merge(monkeypatch: pytest.MonkeyPatch) -> None:

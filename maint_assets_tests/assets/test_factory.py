@@ -61,6 +61,9 @@ def test_the_stages_hang_together() -> None:
     }
 
 
+NIGHTLY = "0_3_any_any_any_51c662"
+
+
 def test_the_chain_hangs_off_the_users_own_asset() -> None:
     found = specs(table(depends_on=("raw/orders", "customers")))
 
@@ -101,6 +104,7 @@ def test_the_checks_of_each_stage() -> None:
         ("diff", "nothing_valid_in_plan", True),
         ("deletion", "active_files_are_there", True),
         ("deletion", "nothing_failed", True),
+        ("deletion", "vacuum_end_committed", False),
         ("rewritten_files", "same_rows", True),
         ("rewritten_files", "all_rewritten", False),
         ("expired_logs", "checkpoints_sound", False),
@@ -205,7 +209,7 @@ def test_a_schedule_requests_one_run_a_table() -> None:
         scheduled_execution_time=at, repository_def=defs.get_repository_def()
     )
 
-    tick = defs.resolve_schedule_def("maintenance").evaluate_tick(context)
+    tick = defs.resolve_schedule_def(f"maintenance_{NIGHTLY}").evaluate_tick(context)
 
     requests = tick.run_requests or []
     stages = [[key.path[-1] for key in request.asset_selection or ()] for request in requests]
@@ -217,9 +221,27 @@ def test_a_schedule_requests_one_run_a_table() -> None:
 def test_schedules_ship_stopped() -> None:
     defs = definitions(table(schedule="0 3 * * *"))
 
-    assert (
-        defs.resolve_schedule_def("maintenance").default_status == dg.DefaultScheduleStatus.STOPPED
+    schedule = defs.resolve_schedule_def(f"maintenance_{NIGHTLY}")
+    assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
+
+
+def test_a_schedule_keeps_its_name_when_that_of_a_table_before_it_goes() -> None:
+    a, b = table("a", schedule="@daily"), table("b", "auto", schedule="0 3 * * *")
+
+    before, after = (
+        {s.cron_schedule: s.name for s in definitions(*tables).schedules or ()}
+        for tables in ((a, b), (b,))
     )
+
+    assert before["0 3 * * *"] == after["0 3 * * *"]
+    assert len(set(before.values())) == 2
+
+
+def test_cron_strings_that_differ_in_signs_only_have_schedules_of_their_own() -> None:
+    crons = ("0 3 * * 1-5", "0 3 * * 1,5")
+    defs = definitions(*(table(f"t{n}", schedule=cron) for n, cron in enumerate(crons)))
+
+    assert len({schedule.name for schedule in defs.schedules or ()}) == 2
 
 
 @pytest.mark.parametrize("cron", ["often", "61 3 * * *"])

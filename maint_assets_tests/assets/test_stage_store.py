@@ -300,6 +300,16 @@ def test_a_stage_that_was_never_run_is_named(tmp_path: Path) -> None:
         store.latest(instance, key)
 
 
+def test_a_materialisation_without_a_dataset_is_not_taken_for_none(tmp_path: Path) -> None:
+    store = StageStore(base_uri=str(tmp_path), pyspark=spark_resource({}))
+    key = dg.AssetKey(["maintenance", "orders", "diff"])
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.report_runless_asset_event(dg.AssetMaterialization(key))
+        with pytest.raises(StageMissingError, match="diff was reported by something else"):
+            store.latest(instance, key)
+
+
 @pytest.mark.usefixtures("spark")
 def test_the_event_log_finds_the_newest_dataset_in_the_same_and_in_a_later_run(
     tmp_path: Path,

@@ -100,6 +100,17 @@ def test_a_workspace_of_a_config_is_refused_before_anything_is_read(
 
 
 @pytest.mark.usefixtures("unread")
+def test_a_link_from_the_workspace_into_a_table_is_refused(tmp_path: Path) -> None:
+    config = _config(tmp_path, "./work")
+    (tmp_path / "lake" / "orders" / "plans").mkdir()
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "orders").symlink_to(tmp_path / "lake" / "orders" / "plans")
+
+    with pytest.raises(ConfigError, match="lies inside the table"):
+        CliRunner().invoke(cli, ["run", str(config)], catch_exceptions=False)
+
+
+@pytest.mark.usefixtures("unread")
 def test_a_workspace_that_is_read_only_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     config = _config(tmp_path, "./closed/work")
     (tmp_path / "closed").mkdir()

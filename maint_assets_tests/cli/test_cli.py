@@ -8,11 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from maint_assets.assets.numbers import human_bytes
+from maint_assets.cli import tables
+from maint_assets.errors import StoppedError
 from maint_assets.vacuum import history
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.shell import Shell, refused
@@ -56,7 +59,7 @@ def test_missing_files_are_allowed_by_an_option(run: Shell, table: TableBuilder)
         run("vacuum", table.path, "--execute", "--json"), code=3, message="--allow-missing-files"
     )
     assert (table.path / "old").exists()
-    done = run.json("vacuum", table.path, "--execute", "--allow-missing-files")
+    done = run.json("vacuum", table.path, "--execute", "--yes", "--allow-missing-files")
     assert done["deleted"]["files"] == 1
 
 
@@ -188,10 +191,33 @@ def test_an_unknown_feature_is_refused(run: Shell, tmp_path: Path) -> None:
         (["vacuum", "t", "--retention", "soon"], "a duration reads like"),
         (["check", "none.yaml"], "none.yaml"),
         (["run", "none.yaml"], "none.yaml"),
+        (["vacuum", "t", "--retention", ""], "--retention: a duration reads like"),
+        (["vacuum", "t", "--inventory", ""], "--inventory: "),
+        (["optimize", "t", "--zorder-by", ""], "--zorder-by: "),
+        (["optimize", "t", "--zorder-by", "a,"], "--zorder-by: "),
+        (["vacuum", "t", "--workspace", "~nobody-here/x"], "the workspace ~nobody-here/x"),
     ],
 )
 def test_a_wrong_argument_is_a_usage_error(run: Shell, arguments: list[str], message: str) -> None:
     refused(run(*arguments), code=2, message=message)
+
+
+def test_an_error_is_printed_as_it_is_whatever_it_contains(run: Shell, tmp_path: Path) -> None:
+    (tmp_path / "x\\[").mkdir()
+
+    refused(run("vacuum", r"x\[/red]", "--json"), code=3, said=r"x\[/red]")
+
+
+@pytest.mark.parametrize("home", ["relative", "/nowhere/at/all", "broken"])
+def test_an_unusable_dagster_home_is_a_usage_error(
+    run: Shell, table: TableBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "dagster.yaml").write_text("storage: [")
+    absolute = str(tmp_path / home) if home == "broken" else home
+    monkeypatch.setenv("DAGSTER_HOME", absolute)
+
+    refused(run("vacuum", table.path), code=2, said=f"DAGSTER_HOME: {absolute} cannot be used")
 
 
 def test_an_unknown_option_is_a_usage_error(run: Shell) -> None:
@@ -209,6 +235,31 @@ def test_check_distinguishes_valid_from_invalid(run: Shell, tmp_path: Path) -> N
 
     assert (found["valid"], found["tables"]) == (True, ["a"])
     refused(run("check", "bad.yaml"), code=2, message="bad.yaml:2: unknown key 'url'")
+
+
+def test_check_refuses_two_tables_at_one_location(run: Shell, tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text("tables: [{name: a, uri: t}, {name: b, uri: ./t/}]")
+
+    refused(run("check", "wrong.yaml"), code=2, said="a and b have one location")
+
+
+def test_check_refuses_a_table_that_depends_on_itself(run: Shell, tmp_path: Path) -> None:
+    table = "{name: a, uri: t, depends_on: [maintenance/a/deletion]}"
+    (tmp_path / "wrong.yaml").write_text(f"tables: [{table}]")
+
+    refused(run("check", "wrong.yaml"), code=2, said="depends_on makes a cycle")
+
+
+def test_a_name_that_the_terminal_cannot_show_is_shown_with_escapes(tmp_path: Path) -> None:
+    (tmp_path / "\u00fc.yaml").write_text("tables: [{name: a, uri: t}]")
+
+    found = subprocess.run(
+        [PROGRAM, "check", "\u00fc.yaml"], capture_output=True, text=True, cwd=tmp_path,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=False,
+    )  # fmt: skip
+
+    assert (found.returncode, found.stderr) == (0, "")
+    assert r"\xfc.yaml" in found.stdout
 
 
 @pytest.mark.parametrize("wrong", ["schedule: often", "schedule: 0 3 * *", "owners: [nobody]"])
@@ -232,6 +283,95 @@ def test_run_does_the_good_table_and_says_what_is_wrong_with_the_bad(
     assert tables["good"]["error"] is None
     assert tables["good"]["vacuum"]["paths"] == ["old"]
     assert left(table) == {"live"}
+
+
+def test_run_tells_the_errors_of_all_branches_and_the_exit_code_of_the_worst(
+    run: Shell, table: TableBuilder, tmp_path: Path
+) -> None:
+    settings = "vacuum: {retention: 1 hour}, compaction: {where: q = 1}"
+    (tmp_path / "maintenance.yaml").write_text(f"tables: [{{name: t, uri: t, {settings}}}]")
+
+    code, out, _ = run("run", "--json")
+
+    told = json.loads(out)["tables"]["t"]
+    assert list(told["errors"]) == ["vacuum", "compaction"]
+    assert told["error"] == told["errors"]["vacuum"]
+    assert code == 3
+
+
+def test_a_table_that_is_named_twice_is_maintained_once(
+    run: Shell, table: TableBuilder, tmp_path: Path
+) -> None:
+    (tmp_path / "maintenance.yaml").write_text("tables: [{name: t, uri: t}]")
+
+    named = ("--table", "t", "--table", "t")
+    found = run.json("run", "--only", "vacuum", *named, "--execute", "--yes")
+
+    assert found["tables"]["t"]["vacuum"]["deleted"]["files"] == 1
+    assert left(table) == {"live"}
+
+
+@pytest.mark.parametrize(
+    "ended", [StoppedError("b", "stopped"), click.Abort(), ZeroDivisionError("a defect")]
+)
+def test_what_run_has_executed_is_told_whatever_ends_it(
+    run: Shell,
+    table: TableBuilder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ended: Exception,
+) -> None:
+    TableBuilder(tmp_path / "b").create()
+    (tmp_path / "maintenance.yaml").write_text("tables: [{name: a, uri: t}, {name: b, uri: b}]")
+    execute = tables.execute_vacuum
+
+    def ending(launcher: Any, table: Any, report: Any, *, by: str | None) -> Any:
+        if table.name == "b":
+            raise ended
+        return execute(launcher, table, report, by=by)
+
+    monkeypatch.setitem(tables._DOORS, "vacuum", (tables.plan_vacuum, ending))
+    code, out, _ = run("run", "--only", "vacuum", "--execute", "--json")
+
+    assert (code, left(table)) == (1, {"live"})
+    told = json.loads(out)["tables"]
+    assert told["a"]["vacuum"]["deleted"]["files"] == 1
+    assert told["b"]["vacuum"]["executed"] is False
+    assert told["b"]["errors"]["vacuum"]
+
+
+def test_run_without_a_terminal_keeps_to_the_limits_unless_yes_is_given(
+    run: Shell, table: TableBuilder, tmp_path: Path
+) -> None:
+    config = "tables: [{name: t, uri: t, vacuum: {max_delete_files: 0}}]"
+    (tmp_path / "maintenance.yaml").write_text(config)
+    options = ("run", "--only", "vacuum", "--execute")
+
+    code, out, _ = run(*options, "--json")
+    assert (code, left(table)) == (3, {"live", "old"})
+    assert "more than max_delete_files of 0" in json.loads(out)["tables"]["t"]["error"]
+    run.json(*options, "--yes")
+    assert left(table) == {"live"}
+
+
+@pytest.mark.parametrize(("options", "by"), [((), None), (("--yes",), "uid 4711")])
+def test_only_a_person_who_agreed_is_recorded_as_the_approver(
+    run: Shell,
+    table: TableBuilder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    by: str | None,
+) -> None:
+    """An account without a name is recorded by its number."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+
+    run.json("vacuum", table.path, "--execute", *options)
+
+    (summary,) = tmp_path.glob(".maint/*/deletion/*/summary.json")
+    assert json.loads(summary.read_text())["approved_by"] == by
 
 
 @pytest.mark.jvm

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from maint_assets.cli.compaction import execute_compaction, plan_compaction
 from maint_assets.commit.rewrite.committing import commit_rewrites
 from maint_assets.compaction.execution import rewrite_batch
+from maint_assets.datasets.parts import Target, Written
 from maint_assets.errors import (
     ConflictError,
     GuardError,
@@ -26,6 +27,7 @@ from maint_assets.errors import (
     RewriteError,
     StalePlanError,
     StoppedError,
+    StorageError,
 )
 from maint_assets_tests.compaction.conftest import Compacting
 from maint_assets_tests.oracles import delta_spark
@@ -682,6 +684,43 @@ def test_commits_before_a_lost_worker_are_kept_and_reported(
     assert "Py4JJavaError" in str(done.error)
     assert (done.done.bins, done.done.versions) == (1, [7])
     assert done.ledger is not None and list(Path(done.ledger).glob("*.parquet"))
+
+
+def test_nothing_is_rewritten_that_could_not_be_recorded(
+    tmp_path: Path, compacting: Compacting
+) -> None:
+    small_files(tmp_path)
+    report = planned(chain := compacting(tmp_path))
+    stage = report.bins.location.file("../../rewritten_files").resolve()
+    stage.write_text("not a directory")
+    before = tree(tmp_path)
+
+    with pytest.raises(StorageError, match="cannot be written"):
+        executed(chain, report)
+
+    assert tree(tmp_path) == before
+
+
+def test_a_batch_whose_ledger_cannot_be_written_counts_and_its_version_is_told(
+    tmp_path: Path, compacting: Compacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_files(tmp_path)
+    chain = compacting(tmp_path, max_bytes_per_commit=1)
+    report = planned(chain)
+    written, seen = Target.written, list[Target]()
+
+    def full(target: Target, rows: Any) -> Written:
+        if "/rewritten_files/" in target.directory:
+            seen.append(target)
+            if len(seen) == 2:
+                raise StorageError(target.directory, "the workspace cannot be written", "make room")
+        return written(target, rows)
+
+    monkeypatch.setattr(Target, "written", full)
+    done = executed(chain, report)
+
+    assert isinstance(done.error, StorageError)
+    assert (done.done.bins, done.done.versions, done.done.files_removed) == (2, [7, 8], 6)
 
 
 def test_an_executed_plan_is_refused_when_it_is_approved_again(

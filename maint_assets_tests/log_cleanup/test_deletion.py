@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from maint_assets.assets.stages.log_cleanup import ExpiredLogsSummary
 from maint_assets.datasets.columns import arrow_schema
 from maint_assets.errors import (
     DeletionFailedError,
@@ -128,6 +129,20 @@ def test_the_report_has_the_numbers(tmp_path: Path, cleaning_of: CleaningOf):
     assert report["cutoff_ms"] == NOW_MS - NOW_MS % DAY_MS - 26 * DAY_MS
     assert len(report["paths"]) == 21
     assert set(report["seconds"]) == {"snapshot", "expired_logs", "deleted_logs"}
+
+
+def test_a_log_is_planned_where_its_snapshot_was_taken(tmp_path: Path, cleaning_of: CleaningOf):
+    """The location of the table in the config may change between the two stages."""
+    daily_log(tmp_path / "a", checkpoints=(5,))
+    daily_log(tmp_path / "b", checkpoints=(5, 10))
+    chain = cleaning_of(tmp_path / "a")
+    chain.launcher.plan(chain.table, "log_cleanup", ["snapshot"])
+    moved = chain.table.model_copy(update={"uri": str(tmp_path / "b")})
+
+    launched = chain.launcher.plan(moved, "log_cleanup", ["expired_logs"])
+
+    summary = chain.launcher.dataset(moved, "expired_logs", launched).summary(ExpiredLogsSummary)
+    assert (summary.plan.table, summary.plan.anchor_version) == (str(tmp_path / "a"), 5)
 
 
 def test_a_second_run_finds_nothing(tmp_path: Path, cleaning_of: CleaningOf):

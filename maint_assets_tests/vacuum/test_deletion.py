@@ -1,28 +1,34 @@
 """Deletion of a plan: only what was planned, only while the plan is valid, outcomes recorded."""
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
+from maint_assets.assets import spark_resource
+from maint_assets.cli.vacuum import VacuumReport, execute_vacuum
 from maint_assets.config import VacuumSettings
 from maint_assets.errors import (
     ChecksumMismatchError,
+    CommitError,
     DeletionFailedError,
     GuardError,
     MaintError,
     StalePlanError,
+    StoppedError,
     UnsupportedFeatureError,
 )
 from maint_assets.vacuum import history
 from maint_assets.vacuum.plan import Limits, VacuumPlan, refuse_beyond
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
-from maint_assets_tests.support.chain import change_plan, files, planned_rows, set_clock
+from maint_assets_tests.support.chain import Chain, change_plan, files, planned_rows, set_clock
 from maint_assets_tests.support.mounts import read_only
 from maint_assets_tests.vacuum.conftest import ChainOf
 
@@ -371,3 +377,102 @@ def test_a_commit_that_protects_more_than_the_plan_stops_the_deletion(
         chain.execute(report)
 
     assert {path for path in tree(tmp_path) if "_delta_log" not in path} == before
+
+
+def test_a_commit_that_restores_the_retention_after_start_stops_a_short_plan(
+    tmp_path: Path, chain_of: ChainOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, start = story(tmp_path), history.start
+    before = table.metadata
+    report = (chain := chain_of(tmp_path)).plan()
+    name = "delta.deletedFileRetentionDuration"
+    table.commit([{"metaData": before | {"configuration": {name: "interval 0 hours"}}}])
+
+    def started(*args: Any, **kwargs: Any) -> int:
+        version = start(*args, **kwargs)
+        table.commit([{"metaData": before}], version=len(infos(tmp_path)))
+        return version
+
+    monkeypatch.setattr(history, "start", started)
+    own = chain.table.model_copy(update={"vacuum": VacuumSettings()})
+
+    with pytest.raises(StalePlanError, match="retention was raised"):
+        execute_vacuum(chain.launcher, own, report, by="a test")
+
+    assert (tmp_path / "x").exists()
+
+
+def _executed_once(chain: Chain, report: VacuumReport) -> bool:
+    """Whether the plan counts as executed: it cannot be executed again."""
+    return "was executed by run" in str(chain.launch(report.planned.plan.digest).error)
+
+
+def test_a_deletion_whose_last_look_fails_is_complete(
+    tmp_path: Path, chain_of: ChainOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story(tmp_path)
+    report = (chain := chain_of(tmp_path)).plan()
+    (valid,) = chain.launcher.store.latest(
+        chain.launcher.instance, chain.launcher.key(chain.table, "valid_files")
+    )[1].parts()
+    Path(valid.path).unlink()
+
+    done = chain.execute(report)
+
+    assert done.error is None
+    assert done.done and (done.done.files, done.done.active_missing) == (5, None)
+    assert _executed_once(chain, report)
+
+
+def test_a_deletion_is_complete_when_spark_dies_after_it(
+    tmp_path: Path, chain_of: ChainOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story(tmp_path)
+    report = (chain := chain_of(tmp_path)).plan()
+
+    def gone(*_: object, **__: object) -> None:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    monkeypatch.setattr("maint_assets.assets.stages.vacuum_deletion.missing_files", gone)
+    tags = spark_resource._Tags(lambda _: None, gone, gone)
+    monkeypatch.setattr(spark_resource, "_tags", lambda _: tags)
+    done = chain.execute(report)
+
+    assert done.error is None
+    assert done.done and done.done.files == 5
+    assert _executed_once(chain, report)
+
+
+def test_a_deletion_whose_end_cannot_be_committed_is_complete_and_says_so(
+    tmp_path: Path, chain_of: ChainOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story(tmp_path)
+    report = (chain := chain_of(tmp_path)).plan()
+
+    def full(*_: object, **__: object) -> int:
+        raise CommitError("t", "4.json cannot be written", "allow writing")
+
+    monkeypatch.setattr(history, "end", full)
+    done = chain.execute(report)
+
+    assert isinstance(done.error, CommitError)
+    assert "all is deleted and recorded, but VACUUM END was not committed" in str(done.error)
+    assert done.done and (done.done.files, done.done.end_version) == (5, None)
+    assert _executed_once(chain, report)
+
+
+def test_an_interrupt_after_the_last_path_leaves_a_complete_deletion(
+    tmp_path: Path, chain_of: ChainOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story(tmp_path)
+    report = (chain := chain_of(tmp_path)).plan()
+
+    def interrupted(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("maint_assets.assets.stages.vacuum_deletion.refuse_unreached", interrupted)
+    done = chain.execute(report)
+
+    assert isinstance(done.error, StoppedError)
+    assert done.done and done.done.files == 5
+    assert infos(tmp_path)[-1]["operationParameters"] == {"status": "COMPLETED"}

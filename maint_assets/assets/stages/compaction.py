@@ -7,7 +7,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from maint_assets.assets.approval import plan_digest, refuse_other_rows
+import pyarrow as pa
+
+from maint_assets.assets.approval import plan_digest, refuse_changed_plan
 from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
 from maint_assets.assets.stage_store import Dataset, StageResult
@@ -37,8 +39,9 @@ from maint_assets.compaction.reporting.skipping import ColumnSkipping, Versions,
 from maint_assets.compaction.row_check import RowCheck
 from maint_assets.compaction.writing.target import rewriting
 from maint_assets.config import milliseconds
-from maint_assets.datasets.parts import Target, Written
-from maint_assets.errors import MaintError, RewriteError, StoppedError
+from maint_assets.datasets.ledger import refuse_unrecorded
+from maint_assets.datasets.parts import Target, Written, evaluate_measures
+from maint_assets.errors import MaintError, RewriteError, StoppedError, StorageError
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
@@ -154,8 +157,7 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
         approved_by=approval.by,
         skipping=_skipping(run, terms, outcome),
     )
-    run.output.write_manifest(_dataset(terms, total), total.parts, total.largest)
-    made = run.result(_dataset(terms, total), summary)
+    made = _written_result(run, total, summary, table=terms.plan.table)
     checkpoint = _checkpointed(run, terms.head, outcome.versions)
     if checkpoint is not None:
         made = run.result(made.written, replace(summary, checkpoint_version=checkpoint))
@@ -164,13 +166,26 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     return made
 
 
+def _written_result(
+    run: StageRun, total: Written, summary: RewrittenSummary, *, table: str
+) -> StageResult:
+    """Write manifest and summary. Raises StorageError, with the committed versions."""
+    dataset = Dataset(total.rows, summary.plan_digest, total.measured)
+    try:
+        run.output.write_manifest(dataset, total.parts, total.largest)
+        return run.result(dataset, summary)
+    except StorageError as error:
+        versions = ", ".join(map(str, summary.versions)) or "none"
+        found = f"{error.found}, so that the result is not recorded; committed versions: {versions}"
+        raise StorageError(table, found, "make room, and plan again") from error
+
+
 def _approved_bins(run: StageRun, approval: Approval) -> BinsSummary:
-    """The summary of the plan, if it is the approved one and its rows still have its digest."""
+    """The summary of the plan, if it is the approved one and still has its digest."""
     seen = run.summary("compaction_bins", BinsSummary)
     plan = seen.plan
     approval.refuse_other(run, "compaction_bins", plan.digest, table=plan.table)
-    marks = plan.table_id, plan.version, plan.commit_mark, plan.selection
-    refuse_other_rows(run, "compaction_bins", COMPACTION_SCHEMA, marks=marks, digest=plan.digest)
+    refuse_changed_plan(run, "compaction_bins", plan, schema=COMPACTION_SCHEMA)
     return seen
 
 
@@ -226,10 +241,6 @@ def _summary(  # noqa: PLR0913
     )
 
 
-def _dataset(terms: ExecutionParameters, total: Written) -> Dataset:
-    return Dataset(total.rows, terms.plan.digest, total.measured)
-
-
 def _raise_unfinished(
     run: StageRun, plan: CompactionPlan, summary: RewrittenSummary, *, ended: Exception | None
 ) -> None:
@@ -260,7 +271,8 @@ def _executed(
 ) -> tuple[Written, Outcome, Exception | None]:
     """Execute the batches: rows in the ledger, the outcome of bins, the error that ended it early.
 
-    An error before the first commit is raised; after it, completed batches count.
+    An error before the first commit is raised; after it, completed batches count, also one whose
+    rows could not be written to the ledger any more.
     """
     plan, settings = terms.plan, run.table.compaction
     max_bytes = settings.max_bytes_per_commit
@@ -281,17 +293,28 @@ def _executed(
         if run.is_stopping:
             return total, outcome, None
         try:
+            refuse_unrecorded(run.output.rows_location, plan.files)
             with run.output.scratch() as scratch, typed_errors(), run.stop_signal_in(scratch):
                 done = rewrite_batch(run.spark, batch, terms, scratch=scratch)
         except (MaintError, *SPARK_ERRORS, OSError) as error:
             if not outcome.versions:
                 raise
             return total, outcome, error
-        total = total.plus(target.written([done]), target.measures)
         outcome.take(done)
         outcome.commits |= terms.commits(done)
+        try:
+            total = total.plus(target.written([done]), target.measures)
+        except (MaintError, OSError) as error:
+            total = total.plus(_measured(target, done), target.measures)
+            return total, outcome, error
     run.hold(even_stopping=True)
     return total, outcome, None
+
+
+def _measured(target: Target, rows: pa.RecordBatch) -> Written:
+    """The measures of rows that could not be written."""
+    found = evaluate_measures(pa.Table.from_batches([rows]), target.measures)
+    return Written([], [0, 0], found, [])
 
 
 def _skipping(
@@ -363,16 +386,16 @@ def asked_selection(settings: CompactionSettings) -> Selection:
 
 
 def _plan(seen: SnapshotSummary, selection: Selection, *, written: Dataset) -> CompactionPlan:
-    metrics, mark = written.metrics, seen.commit_mark
+    metrics = written.metrics
     considered = metrics["considered"] - metrics["left_other_partition"]
     left = {name: metrics[f"left_{name}"] for name in LEFT_OUT_REASONS}
-    return CompactionPlan(
+    plan = CompactionPlan(
         table=seen.table,
         table_id=seen.table_id,
         version=seen.version,
-        commit_mark=mark,
+        commit_mark=seen.commit_mark,
         planned_ms=seen.planned_ms,
-        digest=plan_digest(seen.table_id, seen.version, mark, selection, written.digest),
+        digest="",
         selection=selection,
         bins=metrics["bins"],
         files=written.rows,
@@ -384,3 +407,4 @@ def _plan(seen: SnapshotSummary, selection: Selection, *, written: Dataset) -> C
             name: metrics[f"left_bytes_{name}"] for name, count in left.items() if count
         },
     )
+    return replace(plan, digest=plan_digest(plan, written.digest))

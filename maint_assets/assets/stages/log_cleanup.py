@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from maint_assets.assets.approval import plan_digest, refuse_other_rows
+from maint_assets.assets.approval import plan_digest, refuse_changed_plan, refuse_other_mode
 from maint_assets.assets.deleting_tasks import deleting, refuse_unreached
 from maint_assets.assets.numbers import human_time
 from maint_assets.assets.progress import Share, recorded_share, tasks_of
@@ -153,7 +153,7 @@ def expired_logs_stage(run: StageRun) -> StageResult:
         time_slack_ms=location.time_slack_ms,
     )
     refuse_other_commit(location, seen.version, seen.commit_mark)
-    planned = _planned(run, asked)
+    planned = _planned(run, asked, location)
     written = run.output.written_rows(planned.written, EXPIRED_SCHEMA)
     found, metrics = planned.findings, written.metrics
     by_kind = {kind: metrics[f"kind_{kind}"] for kind in ORDER if metrics[f"kind_{kind}"]}
@@ -217,12 +217,12 @@ def log_deletion_progress(run: StageRun) -> Share | None:
 
 
 def _approved_plan(run: StageRun, approval: Approval) -> ExpiredLogsSummary:
-    """The summary of the plan, if it is the approved one and its rows still have its digest."""
+    """The summary of the plan, if it is the approved one and still has its digest."""
     seen = run.summary("expired_logs", ExpiredLogsSummary)
     plan = seen.plan
     approval.refuse_other(run, "expired_logs", plan.digest, table=plan.table)
-    marks = plan.table_id, plan.mode, plan.anchor_version, plan.creates_anchor
-    refuse_other_rows(run, "expired_logs", EXPIRED_SCHEMA, marks=marks, digest=plan.digest)
+    refuse_changed_plan(run, "expired_logs", plan, schema=EXPIRED_SCHEMA)
+    refuse_other_mode(plan.mode, run.table.log_cleanup.mode, table=plan.table)
     return seen
 
 
@@ -333,9 +333,8 @@ def _lite_notes(run: StageRun, seen: SnapshotSummary, found: Findings) -> list[s
     return [f"maint_assets' VACUUM has handled {done}: run mode full once before mode lite"]
 
 
-def _planned(run: StageRun, asked: Terms) -> _Planned:
+def _planned(run: StageRun, asked: Terms, place: Location) -> _Planned:
     """The rows of the plan, written by the task that computes them."""
-    place = run.location
     target = Target(run.output.rows_location.path, arrow_schema(EXPIRED_SCHEMA), EXPIRED_MEASURES)
 
     def planned(some: list[_Asked]) -> Iterator[pa.RecordBatch]:
@@ -343,14 +342,14 @@ def _planned(run: StageRun, asked: Terms) -> _Planned:
             rows, found = expired_logs(place, each.terms, dict(each.proven))
             yield encode_result(_Planned(target.written(rows.to_batches()), found))
 
-    unit = _Asked(asked, list(_proven(run, asked).items()))
+    unit = _Asked(asked, list(_proven(run, asked, place).items()))
     (made,) = units(run.spark, [[unit]], planned, kind=_Asked).values(_Planned)
     return made
 
 
-def _proven(run: StageRun, asked: Terms) -> Proven:
+def _proven(run: StageRun, asked: Terms, place: Location) -> Proven:
     """Verdicts on possible anchors of a large log; for small logs the planning task finds them."""
-    log = log_directory(run.location)
+    log = log_directory(place)
     if not asked.enabled or asked.mode == "spark" or is_small(log):
         return {}
     with run.output.scratch() as scratch:
@@ -361,8 +360,7 @@ def _proven(run: StageRun, asked: Terms) -> Proven:
 def _plan(
     seen: SnapshotSummary, asked: Terms, found: Findings, *, written: Dataset
 ) -> LogCleanupPlan:
-    marks = seen.table_id, asked.mode, found.anchor_version, found.creates_anchor
-    return LogCleanupPlan(
+    plan = LogCleanupPlan(
         table=seen.table,
         table_id=seen.table_id,
         version=seen.version,
@@ -371,7 +369,7 @@ def _plan(
         retention_ms=asked.retention_ms,
         table_retention_ms=asked.table_retention_ms,
         planned_ms=asked.planned_ms,
-        digest=plan_digest(*marks, written.digest),
+        digest="",
         files=written.rows,
         bytes=written.metrics["bytes"],
         anchor_version=found.anchor_version,
@@ -382,6 +380,7 @@ def _plan(
         protection_before=asked.protection_before,
         commit_mark=seen.commit_mark,
     )
+    return replace(plan, digest=plan_digest(plan, written.digest))
 
 
 def _written_anchor(run: StageRun, head: TableHead, plan: LogCleanupPlan) -> int | None:
@@ -420,7 +419,7 @@ def _executed(run: StageRun, seen: ExpiredLogsSummary) -> Cleaned:
         rows = run.spark.read.schema(DELETED_LOGS_SCHEMA).parquet(ledger.path)
         done = msgspec.structs.replace(done, outcomes=recorded(rows))
     refuse_unreached(done.recorded, plan.files, table=run.table.uri, ledger=ledger)
-    run.hold()
+    run.hold(even_stopping=True)  # each file has its outcome: the result counts
     return done
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ from maint_assets.snapshot.summary import (
 from maint_assets.storage import read
 from maint_assets.vacuum import history
 from maint_assets.vacuum.aliases import NO_ALIASES, Aliases, aliases, are_linked
-from maint_assets.vacuum.cross_checks import are_missing
+from maint_assets.vacuum.cross_checks import are_missing, valid_in_plan
 from maint_assets.vacuum.diff import (
     DIFF_MEASURES,
     DIFF_SCHEMA,
@@ -261,7 +262,7 @@ def diff_stage(run: StageRun) -> StageResult:
     # Only a full listing shows that a live file is missing from it.
     linked, unlisted = written.metrics["linked_files"], written.metrics["unlisted_files"]
     elsewhere = _aliases(run, seen, linked=linked, unlisted=unlisted if found.mode == "full" else 0)
-    plan = _plan(seen, found, elsewhere, written=written)
+    plan = _plan(seen, found, elsewhere, valid=_valid_in_plan(run, written), written=written)
     history.log_planned(plan, dry_run=True)
     return run.result(written, _diff_summary(written, plan))
 
@@ -282,6 +283,18 @@ def _aliases(run: StageRun, seen: SnapshotSummary, *, linked: int, unlisted: int
             parallelism=run.parallelism,
             scratch=scratch,
         )
+
+
+def _valid_in_plan(run: StageRun, written: Dataset) -> int:
+    """The number of planned paths that are valid files, by a comparison of the two datasets."""
+    if not written.rows:
+        return 0
+    plan, valid = run.output.parts(), run.upstream("valid_files").parts()
+    with run.output.scratch() as scratch:
+        counts = valid_in_plan(
+            run.spark, plan, valid, parallelism=run.parallelism, scratch=scratch
+        ).collect()
+    return sum(row["count"] for row in counts)
 
 
 def _retained(seen: SnapshotSummary) -> Retained:
@@ -327,10 +340,15 @@ def _refuse_mixed_snapshots(made_from: set[str], newest: str, *, table: str) -> 
 
 
 def _plan(
-    seen: SnapshotSummary, found: ListingSummary, elsewhere: Aliases, *, written: Dataset
+    seen: SnapshotSummary,
+    found: ListingSummary,
+    elsewhere: Aliases,
+    *,
+    valid: int,
+    written: Dataset,
 ) -> VacuumPlan:
     directories = written.metrics["kind_directory"]
-    return VacuumPlan(
+    plan = VacuumPlan(
         table=seen.table,
         table_id=seen.table_id,
         version=seen.version,
@@ -339,7 +357,7 @@ def _plan(
         retention_asked=seen.retention_asked,
         table_retention_ms=seen.table_retention_ms,
         planned_ms=seen.planned_ms,
-        digest=plan_digest(seen.table_id, written.digest),
+        digest="",
         files=written.rows - directories,
         directories=directories,
         bytes=written.metrics["bytes"],
@@ -354,7 +372,9 @@ def _plan(
         aliased_example=elsewhere.same_example,
         lost_files=written.metrics["lost_files"],
         lost_example=written.metrics["lost_example"],
+        valid_in_plan=valid,
     )
+    return replace(plan, digest=plan_digest(plan, written.digest))
 
 
 def _handled_version(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from maint_assets.assets.approval import refuse_other_rows
+from maint_assets.assets.approval import refuse_changed_plan, refuse_other_mode
 from maint_assets.assets.deleting_tasks import deleting, refuse_unreached
 from maint_assets.assets.interrupts import INTERRUPTS
 from maint_assets.assets.progress import Share, recorded_share, tasks_of
 from maint_assets.assets.spark_resource import SPARK_ERRORS, typed_errors
 from maint_assets.assets.stage_store import Dataset, StageResult
+from maint_assets.assets.stages.vacuum import asked_retention_ms
 from maint_assets.config import milliseconds
 from maint_assets.datasets.ledger import (
     DeletionLocations,
@@ -23,7 +26,7 @@ from maint_assets.datasets.ledger import (
     refuse_unrecorded,
     tally,
 )
-from maint_assets.errors import DeletionFailedError, MaintError, StorageError
+from maint_assets.errors import DeletionFailedError, MaintError, StorageError, one_line
 from maint_assets.vacuum import history
 from maint_assets.vacuum.cross_checks import CHECKS_PER_TASK, missing_files
 from maint_assets.vacuum.deletion import (
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
     from maint_assets.storage.location import Location
     from maint_assets.vacuum.plan import VacuumPlan
 
+logger = logging.getLogger(__name__)
+
 
 def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     """Execute the plan of ``diff``, approved by its digest or made by the same run.
@@ -60,23 +65,28 @@ def deletion_stage(run: StageRun, approval: Approval) -> StageResult:
     """
     plan = _approved_plan(run, approval)
     location = run.located(plan.table)
-    head = ready_head(plan, location, _limits(run.table.vacuum), now_ms=run.now_ms())
+    settings = run.table.vacuum
+    kept_ms = partial(asked_retention_ms, settings=settings)
+    head = ready_head(plan, location, _limits(settings), kept_ms=kept_ms, now_ms=run.now_ms())
+    # Tasks stop at a commit that raises the retention of the table beyond the one checked here.
+    plan = replace(plan, table_retention_ms=head.properties.deleted_file_retention_ms)
     history.log_planned(plan, dry_run=False)
     started = time.monotonic()
-    done = _recorded_run(run, plan, head)
-    seconds = time.monotonic() - started
+    done = _deleted(run, plan, head)
     history.log_deleted(plan, done)
-    ledger, written = run.output.rows_location, Dataset(done.paths, plan.digest, {})
     summary = _summary(
         plan,
         done,
-        active_missing=_active_missing(run, plan) if done.files else plan.missing_files,
-        seconds=seconds,
-        ledger=ledger,
+        seconds=time.monotonic() - started,
+        ledger=run.output.rows_location,
         approved_by=approval.by,
     )
-    run.output.write_manifest(written, *ledger_parts(ledger))
-    made = run.result(written, summary)
+    written = Dataset(done.paths, plan.digest, {})
+    with contextlib.suppress(MaintError, OSError):  # written again below, and raised there
+        _write(run, written, summary)
+    summary = _with_end(run, plan, done, summary=summary)
+    found = _active_missing(run, plan) if done.files else plan.missing_files
+    made = _write(run, written, replace(summary, active_missing=found))
     _raise_failed(plan, summary)
     if not summary.skipped:  # the next LITE must find a skipped file again
         _note_handled(run, plan, head)
@@ -94,44 +104,66 @@ def deletion_progress(run: StageRun) -> Share | None:
 
 
 def _approved_plan(run: StageRun, approval: Approval) -> VacuumPlan:
-    """The plan, if it is approved, its rows still have its digest, and it is within the limits."""
+    """The plan, if it is approved, it still has its digest, and it is within the limits."""
     plan = run.summary("diff", DiffSummary).plan
     approval.refuse_other(run, "diff", plan.digest, table=plan.table)
-    refuse_other_rows(run, "diff", DIFF_SCHEMA, marks=(plan.table_id,), digest=plan.digest)
+    refuse_changed_plan(run, "diff", plan, schema=DIFF_SCHEMA)
+    refuse_other_mode(plan.mode, run.table.vacuum.mode, table=plan.table)
     refuse_beyond(plan, _limits(run.table.vacuum), attended=approval.is_attended)
     return plan
 
 
 def _note_handled(run: StageRun, plan: VacuumPlan, head: TableHead) -> None:
-    """Record up to which version the log is handled; never goes back."""
-    found = handled_by(plan, head.location)
-    if found is None:
-        return
-    if found.version > handled_version(run.store.handled(run.table.name), head):
-        run.store.write_handled(run.table.name, found)
+    """Record up to which version the log is handled; never goes back.
+
+    What is not recorded is read again by the next VACUUM LITE: an error is a warning.
+    """
+    try:
+        found = handled_by(plan, head.location)
+        if found is None:
+            return
+        if found.version > handled_version(run.store.handled(run.table.name), head):
+            run.store.write_handled(run.table.name, found)
+    except (MaintError, OSError) as error:
+        logger.warning("the handled version was not recorded: %s", error)
 
 
-def _recorded_run(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
-    """Delete between the START and END commits; END says FAILED if anything ends it early."""
+def _deleted(run: StageRun, plan: VacuumPlan, head: TableHead) -> Deleted:
+    """Commit START and delete; END says FAILED if anything ends the deletion early."""
     refuse_unrecorded(run.output.rows_location, plan.paths)
     if plan.files + plan.directories == 0:
         return Deleted(0, 0, 0, 0, 0, 0)
     run.refuse_stopping()
     if not _commits_records(run.table, head.location):
-        done = _executed(run, plan)
-        run.hold()
-        return done
+        return _executed(run, plan)
     start_version = history.start(head, plan, now_ms=run.now_ms)
     try:
         done = _executed(run, plan)
-        run.hold()
     except BaseException:  # Terminate too: the log must not end with START
         with contextlib.suppress(MaintError, OSError):  # report what ended the deletion, not this
             found = _deleted_of(tally(run.output.rows_location))
             history.end(head.location, plan, found, now_ms=run.now_ms, is_whole=False)
         raise
-    end_version = history.end(head.location, plan, done, now_ms=run.now_ms)
-    return replace(done, start_version=start_version, end_version=end_version)
+    return replace(done, start_version=start_version)
+
+
+def _with_end(
+    run: StageRun, plan: VacuumPlan, done: Deleted, *, summary: DeletionSummary
+) -> DeletionSummary:
+    """The summary with the END commit, or with the error that prevented it: all is deleted."""
+    if done.start_version is None:
+        return summary
+    try:
+        version = history.end(run.located(plan.table), plan, done, now_ms=run.now_ms)
+    except (MaintError, OSError) as error:
+        logger.warning("VACUUM END was not committed: %s", error)
+        return replace(summary, end_error=one_line(error))
+    return replace(summary, end_version=version)
+
+
+def _write(run: StageRun, written: Dataset, summary: DeletionSummary) -> StageResult:
+    run.output.write_manifest(written, *ledger_parts(run.output.rows_location))
+    return run.result(written, summary)
 
 
 def _commits_records(settings: TableSettings, location: Location) -> bool:
@@ -160,6 +192,7 @@ def _executed(run: StageRun, plan: VacuumPlan) -> Deleted:
         outcomes = recorded(ledger_rows).collect()
     found = _tally_of(outcomes)
     refuse_unreached(found.paths, plan.paths, table=run.table.uri, ledger=ledger)
+    run.hold(even_stopping=True)  # each path has its outcome: the result counts
     return _deleted_of(found)
 
 
@@ -189,7 +222,6 @@ def _summary(
     plan: VacuumPlan,
     done: Deleted,
     *,
-    active_missing: int | None,
     seconds: float,
     ledger: Location,
     approved_by: str | None,
@@ -202,11 +234,11 @@ def _summary(
         missing=done.missing,
         failed=done.failed,
         skipped=done.skipped,
-        active_missing=active_missing,
+        active_missing=None,
         seconds=round(seconds, 3),
         files_per_second=round(done.files / seconds, 1),
         start_version=done.start_version,
-        end_version=done.end_version,
+        end_version=None,
         ledger=ledger.path,
         approved_by=approved_by,
         active_missing_before=plan.missing_files,
@@ -214,15 +246,14 @@ def _summary(
 
 
 def _active_missing(run: StageRun, plan: VacuumPlan) -> int | None:
-    """The number of live files that are missing now; None if an interrupt ended the count."""
+    """The number of live files that are missing now; None if an error ended the count."""
     try:
         kept = run.rows("valid_files", task_rows=CHECKS_PER_TASK)
         counts = missing_files(kept, location=run.located(plan.table)).collect()
-    except (*SPARK_ERRORS, OSError, *INTERRUPTS):
-        if not run.is_stopping:
-            raise
+        return sum(row["count"] for row in counts)
+    except (MaintError, *SPARK_ERRORS, OSError, *INTERRUPTS) as error:
+        logger.warning("live files were not counted after the deletion: %s", one_line(error))
         return None
-    return sum(row["count"] for row in counts)
 
 
 def _limits(settings: VacuumSettings) -> Limits:
