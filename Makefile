@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo $(ROOT)/.uv/
 RUN := $(UV) run --no-sync
 JAVA := JAVA_HOME="$$($(RUN) python -m maint_assets_tests.oracles.setup --java-home)"
 
-.PHONY: setup sync browser fast test check demo demo-s3 bench bench-compaction bench-append bench-logs bench-checkpoint stories races package clean
+.PHONY: setup sync browser fast test check demo demo-s3 bench bench-compaction bench-append bench-s3 bench-logs bench-checkpoint stories races package clean
 
 setup: sync
 	$(RUN) python -m maint_assets_tests.oracles.setup
@@ -59,6 +59,9 @@ bench-compaction: setup
 
 bench-append: setup
 	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks.appended $(ARGS)
+
+bench-s3: setup
+	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks.stores $(ARGS)
 
 bench-checkpoint: setup
 	$(JAVA) $(RUN) python -m maint_assets_tests.benchmarks.checkpointing $(ARGS)

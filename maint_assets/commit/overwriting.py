@@ -30,12 +30,21 @@ if TYPE_CHECKING:
 RECENT_VERSIONS = 100
 """Versions whose writers are looked at."""
 
-_CONDITIONAL = re.compile(r"maint-assets/|delta-rs:|delta-kernel-rs")
+_CONDITIONAL = re.compile(r"maint-assets/|delta-kernel-rs")
 """Beginnings of ``engineInfo`` of writers that put commits on condition that they do not exist."""
+
+_DELTA_RS, _CONDITIONAL_SINCE = re.compile(r"delta-rs:py-(\d+)\.(\d+)\.(\d+)"), (1, 6, 6)
+"""deltalake, and the first release known to have no locks by DynamoDB (1.1.4 still has them).
+
+With these locks it copies a commit over whatever is there.
+"""
 
 _THREADS = 32
 _DYNAMO_DIRECTORY = f"{LOG}/.tmp"
 """Where delta-spark's S3DynamoDBLogStore keeps copies of commits; nothing removes them."""
+
+_DYNAMO_COMMIT = "_commit_"
+"""Beginning of the names in the log of commits that older delta-rs copies by a lock of DynamoDB."""
 
 _WAYS_OUT = (
     "set storage.commit to exclusive if nobody else writes the table while this runs, or to "
@@ -52,12 +61,12 @@ def refuse_overwriting_writers(head: TableHead, setting: CommitSetting | None) -
     location = head.location
     if location.is_local:
         return
-    if read.has_directory(location, _DYNAMO_DIRECTORY):
+    if (trace := _trace_of_dynamodb(location)) is not None:
         raise GuardError(
             location.uri,
-            f"{_DYNAMO_DIRECTORY} shows that a writer coordinates its commits by DynamoDB, which "
+            f"{trace} shows that a writer coordinates its commits by DynamoDB, which "
             "takes no notice of ours and overwrites them or loses its own",
-            f"rewrite it with that writer, or remove {_DYNAMO_DIRECTORY} once nobody uses DynamoDB",
+            f"rewrite it with that writer, or remove {trace} once nobody uses DynamoDB",
         )
     if setting is None and (found := _overwriting_commit(head)) is not None:
         raise GuardError(location.uri, found, _WAYS_OUT)
@@ -92,10 +101,25 @@ def _overwriting_commit(head: TableHead) -> str | None:
     with ThreadPoolExecutor(_THREADS) as threads:
         found = threads.map(partial(_writer, head.location), versions)
         for version, writer in zip(versions, found, strict=True):
-            if writer is not None and not _CONDITIONAL.match(writer):
+            if writer is not None and not _is_conditional(writer):
                 by = f"was written by {writer}" if writer else "does not name its writer"
                 return f"version {version} {by}, which may overwrite commits on this store"
     return None
+
+
+def _trace_of_dynamodb(location: Location) -> str | None:
+    if read.has_directory(location, _DYNAMO_DIRECTORY):
+        return _DYNAMO_DIRECTORY
+    names = (entry.name for entry in read.files(location, LOG, first=_DYNAMO_COMMIT))
+    found = (name for name in names if name.startswith(_DYNAMO_COMMIT))
+    return next((f"{LOG}/{name}" for name in found), None)
+
+
+def _is_conditional(writer: str) -> bool:
+    release = _DELTA_RS.match(writer)
+    if release is not None:
+        return tuple(map(int, release.groups())) >= _CONDITIONAL_SINCE
+    return _CONDITIONAL.match(writer) is not None
 
 
 def _writer(location: Location, version: int) -> str | None:

@@ -104,7 +104,9 @@ def table_head(location: Location, version: int | None = None) -> TableHead:
         entries = _listed(location)
     except PermissionError as error:
         raise NotADeltaTableError(
-            table, f"_delta_log cannot be read ({error.strerror})", "allow reading it"
+            table,
+            f"_delta_log cannot be read ({one_line(error)})",
+            "allow reading it",
         ) from error
     if version is not None:
         entries = up_to(entries, version, table=table)

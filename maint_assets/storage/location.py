@@ -118,8 +118,8 @@ class Location:
     def refuse_store(self) -> None:
         """Raise UnsupportedLocationError on a store, before what works on local disks only."""
         if not self.is_local:
-            found = "a table on an object store can only be inspected and vacuumed"
-            raise UnsupportedLocationError(self.uri, found, "copy it to a local disk")
+            found = "it is on an object store, where only a local directory works"
+            raise UnsupportedLocationError(self.uri, found, "give a local path")
 
     def below(self, *parts: str) -> Location:
         """The location of a subdirectory."""
@@ -133,11 +133,25 @@ class Location:
 
 
 def _bucket_uri(uri: str, rest: str) -> str:
-    """``s3://bucket/prefix`` in one spelling: without empty components and a slash at the end."""
+    """``s3://bucket/prefix`` in one spelling: without empty components and a slash at the end.
+
+    Nothing is decoded, as in Spark: ``%20`` is three characters, ``#`` and ``?`` are names.
+    """
+    authority = rest.lstrip("/").partition("/")[0]
+    if "@" in authority or ":" in authority:  # may hold a secret: it is not repeated
+        raise UnsupportedLocationError(
+            "s3://...",
+            "the location names a user, a key or a port",
+            "give s3://bucket/prefix, and the rest by storage.credentials and storage.endpoint",
+        )
     bucket, *names = (name for name in rest.split("/") if name)
     if not rest.startswith("//") or rest.startswith("///") or not names:
         raise UnsupportedLocationError(
             uri, "it does not name a bucket and a prefix", "give s3://bucket/prefix"
+        )
+    if not {".", ".."}.isdisjoint(names) or any(ord(each) < ord(" ") for each in rest):
+        raise UnsupportedLocationError(
+            uri, "no object can have a name with . or .. or a control character", "correct it"
         )
     return "s3://" + "/".join([bucket, *names])
 

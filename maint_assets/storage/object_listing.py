@@ -29,7 +29,7 @@ LISTED = pa.schema([
 """A row per object: path below the location, bytes, time in ms, and whether reading and deletion
 can name it. Keys with empty components or control characters cannot be named."""
 
-_UNNAMED = r"(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f]"
+_UNNAMED = re.compile(r"(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f]")
 _REMEDY = "allow listing it (s3:ListBucket), or check endpoint and region"
 
 
@@ -70,6 +70,11 @@ def listed(
         raise StorageError(location.uri, found, _REMEDY) from error
 
 
+def is_named(path: str) -> bool:
+    """Whether requests can name an object: no empty component, no ``.`` or control character."""
+    return _UNNAMED.search(path) is None
+
+
 def _refuse_unordered(location: Location, last: str, keys: pa.Array) -> None:
     """Raise UnorderedListingError unless keys ascend by their bytes, as Arrow compares them."""
     every = pa.concat_arrays([pa.array([last], pa.string()), pc.cast(keys, pa.string())])
@@ -87,7 +92,8 @@ def _between(page: pa.RecordBatch, after: str, until: str | None) -> pa.RecordBa
 
 def _rows(location: Location, page: pa.RecordBatch) -> pa.RecordBatch:
     paths, sizes = pc.cast(page["path"], pa.string()), pc.cast(page["size"], pa.int64())
-    times = pc.cast(pc.cast(page["last_modified"], pa.timestamp("ms", "UTC")), pa.int64())
+    in_ms = pc.cast(page["last_modified"], pa.timestamp("ms", "UTC"), safe=False)
+    times = pc.cast(in_ms, pa.int64())
     named = pa.repeat(pa.scalar(value=True), len(paths))
     rows = pa.RecordBatch.from_arrays([paths, sizes, times, named], schema=LISTED)
     empty = pc.equal(sizes, 0)
@@ -108,8 +114,7 @@ def _by_arrow(location: Location, *, after: str, until: str | None) -> Iterator[
         for each in _arrow_client(location).get_file_info(selector):
             path = each.path.removeprefix(f"{root}/")
             if each.type is fs.FileType.File and after < path and (until is None or path <= until):
-                is_named = re.search(_UNNAMED, path) is None
-                found.append((path, each.size, each.mtime_ns // 1_000_000, is_named))
+                found.append((path, each.size, each.mtime_ns // 1_000_000, is_named(path)))
     except OSError as error:
         raise StorageError(location.uri, f"it cannot be listed ({error})", _REMEDY) from error
     columns = zip(*sorted(found), strict=True) if found else [()] * len(LISTED)

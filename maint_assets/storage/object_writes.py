@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -30,7 +31,9 @@ SLOW_SECONDS = 300.0
 """How long a request is retried while the store throttles or is unreachable."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
-_BUSY = ("503", "SlowDown", "429", "TooManyRequests", "500 ", "502", "504", "error sending request")
+_SLOW = re.compile(r"status code: (?:429|503)|SlowDown|TooManyRequests")
+_BUSY = re.compile(rf"{_SLOW.pattern}|status code: 5\d\d|InternalError|error sending request")
+_DENIED = re.compile(r"AccessDenied|status code: 40[13]")
 
 
 def clock_ms(location: Location, path: str) -> int:
@@ -164,18 +167,20 @@ def _deleted_singly(location: Location, paths: Sequence[str]) -> dict[str, str]:
 def _named(location: Location, why: str, paths: Sequence[str]) -> str | None:
     """The key that an error names: of a request for many keys it is the first that failed."""
     prefix = location.uri.split("/", 3)[3]
-    found = (path for path in paths if f" key {prefix}/{path}: " in why or f" key {path}: " in why)
-    return next(found, None)
+    for key in (lambda path: f"{prefix}/{path}", lambda path: path):
+        if (found := next((p for p in paths if f" key {key(p)}: " in why), None)) is not None:
+            return found
+    return None
 
 
 def _is_busy(why: str) -> bool:
-    return any(each in why for each in _BUSY)
+    return _BUSY.search(why) is not None
 
 
 def _words(why: str) -> str:
     """The store's error message, prefixed with an explanation where it has a known cause."""
-    if "AccessDenied" in why or "403" in why:
+    if _DENIED.search(why):
         return f"protected by a lock of the store, or not allowed: {why}"
-    if "SlowDown" in why or "503" in why:
+    if _SLOW.search(why):
         return f"the store asks to slow down: {why}"
     return why

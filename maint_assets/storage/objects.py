@@ -67,7 +67,9 @@ def store_of(location: Location) -> S3Store:
         config["sse_kms_key_id"] = options.kms_key_id
     is_plain = options.endpoint is not None and options.endpoint.startswith("http:")
     client: ClientConfig | None = {"allow_http": True} if is_plain else None
-    return S3Store.from_url(location.uri, config=config, client_options=client)
+    # Not from_url, which decodes escapes and cuts at a # or ?: a Delta URI is taken literally.
+    bucket, _, prefix = location.uri.removeprefix("s3://").partition("/")
+    return S3Store(bucket, prefix=prefix, config=config, client_options=client)
 
 
 def _credentials(location: Location) -> S3Config:
@@ -250,7 +252,7 @@ def as_os_error() -> Generator[None, None, None]:
         yield
     except FileNotFoundError as error:
         raise FileNotFoundError(reason(error)) from error
-    except BaseError as error:
+    except (BaseError, ValueError) as error:  # ValueError: a key that obstore cannot name
         raise OSError(reason(error)) from error
 
 

@@ -161,6 +161,11 @@ def objects_between(
     return object_listing.listed(location, after=after, until=until, ordered=ordered)
 
 
+def is_named(path: str) -> bool:
+    """Whether requests to a store can name an object of that path."""
+    return object_listing.is_named(path)
+
+
 def count(location: Location, path: str) -> tuple[int, list[str]]:
     """The number of direct entries of a directory, and the names of its subdirectories."""
     if location.is_local:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import obstore
 import pyarrow as pa
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore
 
-from maint_assets.errors import GuardError, StorageError
+from maint_assets.errors import GuardError, StorageError, one_line
 from maint_assets.storage import object_files, object_writes, objects, read
 from maint_assets.storage.deletions import (
     CHANGED,
@@ -30,6 +30,7 @@ from maint_assets.storage.deletions import (
     MISSING,
     NOT_OF_LOG,
     OF_LOG,
+    UNNAMED,
     Deletion,
     PlannedFile,
 )
@@ -91,11 +92,13 @@ def refuse_ignored_conditions(location: Location, directory: str) -> None:
     path = f"{directory}/.maint_assets_probe.{uuid.uuid4()}.tmp"
     bodies = [uuid.uuid4().bytes, uuid.uuid4().bytes]
     try:
+        won = [_made(location, path, body) for body in bodies]
+        found = _stored(location, path)
         with objects.as_os_error():
-            won = [_made(location, path, body) for body in bodies]
-            found = _stored(location, path)
             obstore.delete(_store(location), path)
     except OSError as error:
+        with contextlib.suppress(BaseError, FileNotFoundError):
+            obstore.delete(_store(location), path)
         why = f"a put-if-absent of it fails ({error})"
         raise GuardError(location.uri, why, "allow s3:PutObject and s3:DeleteObject") from error
     if won != [True, False] or found != bodies[0]:
@@ -124,7 +127,7 @@ def refuse_full(location: Location, size: int) -> None:
     except OSError as error:
         raise StorageError(
             location.uri,
-            f"cannot be written ({error.strerror})",
+            f"cannot be written ({error.strerror or one_line(error)})",
             "make room, or allow writing",
         ) from error
     finally:
@@ -150,10 +153,12 @@ def delete_objects(
 
     ``stop`` ends waiting for a store that asks to slow down.
     """
-    wanted = [each for each in files if not _is_of_log(each.path)]
+    outcomes = {each.path: OF_LOG for each in files if _is_of_log(each.path)}
+    outcomes |= {each.path: UNNAMED for each in files if not read.is_named(each.path)}
+    wanted = [each for each in files if each.path not in outcomes]
     done = object_writes.delete_objects(location, wanted, stop=stop)
-    outcomes = dict(zip((each.path for each in wanted), done, strict=True))
-    return [outcomes.get(each.path, OF_LOG) for each in files]
+    outcomes |= zip((each.path for each in wanted), done, strict=True)
+    return [outcomes[each.path] for each in files]
 
 
 def delete_log_file(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:
@@ -224,7 +229,7 @@ def refuse_clock_skew(location: Location, directory: str, *, now_ms: int) -> Non
     try:
         skew_ms = storage_clock_ms(location, directory) - now_ms
     except OSError as error:
-        found = f"its storage cannot be written ({error.strerror})"
+        found = f"its storage cannot be written ({error.strerror or one_line(error)})"
         raise GuardError(location.uri, found, "allow writing") from error
     if abs(skew_ms) > MAX_CLOCK_SKEW_MS:
         raise GuardError(

@@ -98,7 +98,8 @@ def aliases(  # noqa: PLR0913
     distinguish names by case, gives a file a second path.
     """
     parts = [*slices(plan, "diff"), *slices(snapshot, "snapshot")]
-    everywhere = everywhere or read.has_mounts(location)
+    # On a store a file has one key: only names can show that a table was moved.
+    everywhere = location.is_local and (everywhere or read.has_mounts(location))
     mark = partial(_marks, location=location, retained=retained, everywhere=everywhere)
     rows = path_rows(spark, parts, mark, parallelism=parallelism, scratch=scratch)
     total = NO_ALIASES
@@ -113,7 +114,7 @@ def identity_marks(location: Location, path: str) -> tuple[str, ...]:
     ``path`` is absolute or a URI, as in the snapshot. On the device of the table, device and inode
     show whether two files are one.
     """
-    found = read.file_id(_FILE.sub("/", path))
+    found = read.file_id(_FILE.sub("/", path)) if location.is_local else None
     if found is None:
         return (_name(path),)
     is_near = found.device == read.device(location)
@@ -122,7 +123,7 @@ def identity_marks(location: Location, path: str) -> tuple[str, ...]:
 
 def planned_marks(location: Location, path: str) -> tuple[str, ...]:
     """The marks that another path has if it is the same file as ``path`` below the root."""
-    found = read.file_id(f"{location.path}/{path}")
+    found = read.file_id(f"{location.path}/{path}") if location.is_local else None
     return (_name(path), *(() if found is None else _identities(path, found)))
 
 

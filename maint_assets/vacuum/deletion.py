@@ -25,7 +25,7 @@ from maint_assets.datasets.rows import TASK_ROWS, slices, task_groups, units
 from maint_assets.delta.features import Operation, refuse_unsupported
 from maint_assets.delta.names import CHECKSUM_END, checked_path
 from maint_assets.delta.paths import TableRoot, parents, relative_name
-from maint_assets.errors import StalePlanError
+from maint_assets.errors import StalePlanError, StorageError, one_line
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.log import LOG, contiguous_after, log_files
@@ -258,13 +258,19 @@ class _Task:
 
     def execute(self, rows: pa.Table) -> None:
         """Delete one batch and record its outcomes; a sign to stop ends it between two paths."""
-        self.newer.refresh()
         columns = [rows[name] for name in ("path", "size", "modified_ms")]
         columns.append(pc.equal(rows["kind"], "directory"))
         values = (column.to_pylist() for column in columns)
         planned = list(map(_Planned._make, zip(*values, strict=True)))
-        skipped = self._skipped(rows["path"])
         table = self.location.uri
+        try:
+            self.newer.refresh()
+            skipped = self._skipped(rows["path"])
+        except OSError as error:
+            found = f"whether planned paths may still be deleted cannot be seen ({one_line(error)})"
+            raise StorageError(
+                table, found, "allow listing and reading, and run it again"
+            ) from error
         with recording(self.ledger, rows, schema=_LEDGER_ARROW, table=table) as outcomes:
             if self.location.is_local:
                 self._delete_each(planned, skipped, outcomes)

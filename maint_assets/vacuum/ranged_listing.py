@@ -79,7 +79,7 @@ def sampled_paths(parts: Iterable[Part]) -> list[str]:
         wanted = PartSlice(part.path, "", 0, min(part.rows, most))
         for batch in slice_batches(wanted, ["path"]):
             found += batch["path"].filter(are_inside(batch["path"])).to_pylist()
-    return found
+    return [path for path in found if read.is_named(path)]
 
 
 def ranged_listing(

@@ -129,6 +129,7 @@ def table(tmp_path: Path) -> TableBuilder:
     [
         ("Apache-Spark/4.2.0 Delta-Lake/4.4.0", "was written by Apache-Spark/4.2.0"),
         ("Kernel-4.0.0/flink", "was written by Kernel-4.0.0/flink"),
+        ("delta-rs:py-1.1.4", "was written by delta-rs:py-1.1.4"),
         (None, "does not name its writer"),
     ],
 )
@@ -139,7 +140,7 @@ def test_beside_a_writer_that_overwrites_commits_nothing_is_rewritten(
     engine: str | None,
     found: str,
 ) -> None:
-    path, prefix = tmp_path / "t", f"beside-{str(engine)[:3]}"
+    path, prefix = tmp_path / "t", f"beside-{str(engine)[:5]}"
     for number in range(3):
         write_deltalake(path, pa.table({"id": [number]}), mode="append")
     (path / "_delta_log/00000000000000000003.json").write_text(
@@ -157,17 +158,18 @@ def test_beside_a_writer_that_overwrites_commits_nothing_is_rewritten(
     assert allowed.done is not None and allowed.done.versions == [4]
 
 
+@pytest.mark.parametrize("trace", [".tmp/00000000000000000001.json.4f", "_commit_82e2.json.tmp"])
 def test_beside_a_writer_that_uses_dynamodb_nothing_is_rewritten(
-    spark: SparkSession, s3_server: s3.Server, table: TableBuilder, tmp_path: Path
+    spark: SparkSession, s3_server: s3.Server, table: TableBuilder, tmp_path: Path, trace: str
 ) -> None:
-    uri = s3_server.upload(table.path, "dynamo")
-    s3_server.put("dynamo/_delta_log/.tmp/00000000000000000001.json.4f")
-    keys = s3_server.keys("dynamo")
+    uri = s3_server.upload(table.path, f"dynamo{trace[:2]}")
+    s3_server.put(f"dynamo{trace[:2]}/_delta_log/{trace}")
+    keys = s3_server.keys(f"dynamo{trace[:2]}")
 
     with pytest.raises(GuardError, match="coordinates its commits by DynamoDB"):
         Chain.compacting_store(uri, tmp_path / "ws", exclusive(s3_server)).compact()
 
-    assert s3_server.keys("dynamo") == keys
+    assert s3_server.keys(f"dynamo{trace[:2]}") == keys
 
 
 def test_a_store_that_ignores_conditions_gets_no_rewrite(

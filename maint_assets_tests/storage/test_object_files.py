@@ -125,9 +125,22 @@ def test_ranges_end_with_the_file(
     (tmp_path / "a").write_bytes(BODY)
     place = Location.of(str(tmp_path)) if is_local else location
 
-    found = read.ranges(place, "a", [(0, 1), (50, 100), (99_990, 100)])
+    found = read.ranges(place, "a", [(0, 1), (50, 100), (99_990, 100), (7, 0), (200_000, 5)])
 
-    assert found == [BODY[:1], BODY[50:150], BODY[-10:]]
+    assert found == [BODY[:1], BODY[50:150], BODY[-10:], b"", b""]
+
+
+def test_ranges_far_from_each_other_are_asked_for_singly(
+    location: Location, s3_server: s3.Server
+) -> None:
+    body = BODY * 30
+    put(location, "a", body, s3_server)
+
+    found = read.ranges(location, "a", [(0, 1), (2_999_990, 100)])
+
+    assert found == [body[:1], body[-10:]]
+    with pytest.raises(OSError, match=r"416|(?i:range)"):
+        read.ranges(location, "a", [(0, 1), (5_000_000, 10)])
 
 
 @pytest.mark.parametrize("size", [0, 1, 12_000_000])

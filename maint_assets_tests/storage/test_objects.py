@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from maint_assets.config import StorageSettings
-from maint_assets.errors import StorageError
+from maint_assets.errors import GuardError, StorageError, UnsupportedLocationError
 from maint_assets.storage import object_writes, objects, read, write
 from maint_assets.storage.deletions import PlannedFile
 from maint_assets.storage.location import Location
@@ -161,3 +161,71 @@ def test_markers_of_directories_are_no_files(s3_server: s3.Server) -> None:
     found = read.names(s3_server.location("marked"), "day=1/")
 
     assert sorted(found) == ["x", "zero"]
+
+
+@pytest.mark.parametrize("name", ["t#1", "t?x=1", "a%20b", "p=a%2Fb/t", "a b", "%2e%2e", "q+&"])
+def test_a_location_is_taken_literally(s3_server: s3.Server, name: str) -> None:
+    prefix = f"literal-{uuid.uuid4()}"
+    s3_server.put(f"{prefix}/{name}/own", body=name.encode())
+    s3_server.put(f"{prefix}/t/other", f"{prefix}/a b/other")
+
+    location = s3_server.location(f"{prefix}/{name}")
+
+    assert read.content(location, "own") == name.encode()
+    assert "own" in [entry for each in read.directory(location, "") for entry in each.names]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["s3://KEY:SECRET@bucket/t", "s3://bucket:99/t", "s3://bucket/u/../t", "s3://bucket/./t",
+     "s3://bucket/a\tb"],
+)  # fmt: skip
+def test_locations_that_would_be_others_are_refused_without_a_secret(uri: str) -> None:
+    with pytest.raises(UnsupportedLocationError) as refused:
+        Location.of(uri)
+
+    assert "SECRET" not in str(refused.value)
+
+
+def test_a_key_that_cannot_be_named_is_skipped_alone(location: Location) -> None:
+    files = [*planned(location, PATHS[0]), PlannedFile("p=1/a\tb", 1, 0), PlannedFile("p//x", 1, 0)]
+
+    found = outcomes(location, files)
+
+    unnamed = ("skipped", "requests to the store cannot name its key")
+    assert found == [("deleted", None), unnamed, unnamed]
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        ("error sending request for url (http://h/p/part-00403-x)", "error sending"),
+        ("status code: 403: denied", "protected by a lock of the store, or not allowed: status"),
+        ("status code: 503: part-403", "the store asks to slow down: status"),
+        ("status code: 400: key part-00503", "status code: 400"),
+    ],
+)
+def test_numbers_in_keys_are_no_status(why: str, said: str) -> None:
+    assert object_writes._words(why).startswith(said)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_an_error_names_the_key_that_is_told_in_full(s3_server: s3.Server) -> None:
+    location = s3_server.location("t")
+    why = "DeleteObjects request failed for key t/x: protected"
+
+    named = object_writes._named(location, why, ["t/x", "x"])  # pyright: ignore[reportPrivateUsage]
+
+    assert named == "x"
+
+
+def test_the_probe_of_conditions_goes_when_it_cannot_be_read(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> bytes:
+        raise OSError("403")
+
+    monkeypatch.setattr(write, "_stored", denied)
+    with pytest.raises(GuardError, match="a put-if-absent of it fails"):
+        write.refuse_ignored_conditions(location, "_delta_log")
+
+    assert not read.has_directory(location, "_delta_log")

@@ -159,6 +159,26 @@ def test_lite_takes_what_the_log_removed(
 
 
 @pytest.mark.jvm
+@pytest.mark.parametrize("name", ["b", "other"])
+def test_live_files_elsewhere_keep_planned_files_of_their_name_only(
+    spark: SparkSession, s3_server: s3.Server, table: TableBuilder, tmp_path: Path, name: str
+) -> None:
+    """A shallow clone is vacuumed; a table that was copied, with absolute paths, is refused."""
+    add = {"path": f"s3a://{s3.BUCKET}/elsewhere/p=1/{name}", "partitionValues": {"p": "1"}}
+    table.commit([{"add": add | {"size": 1, "modificationTime": 0, "dataChange": True}}])
+    uri = s3_server.upload(table.path, f"clone-{name}")
+    chain = later(Chain.on_store(uri, tmp_path / "ws", s3_server.settings, **ALL))
+
+    report = chain.plan()
+
+    if name == "b":
+        with pytest.raises(GuardError, match="the log names by another path"):
+            chain.execute(report)
+    else:
+        assert files(chain.execute(report)) == GONE
+
+
+@pytest.mark.jvm
 def test_an_inventory_is_deleted_from_s3(
     spark: SparkSession, s3_server: s3.Server, table: TableBuilder, tmp_path: Path
 ) -> None:

@@ -41,7 +41,13 @@ from maint_assets.compaction.writing.target import rewriting
 from maint_assets.config import milliseconds
 from maint_assets.datasets.ledger import refuse_unrecorded
 from maint_assets.datasets.parts import Target, Written, evaluate_measures
-from maint_assets.errors import MaintError, RewriteError, StoppedError, StorageError
+from maint_assets.errors import (
+    MaintError,
+    OverwrittenError,
+    RewriteError,
+    StoppedError,
+    StorageError,
+)
 from maint_assets.snapshot.commits import refuse_other_commit
 from maint_assets.snapshot.head import table_head
 from maint_assets.snapshot.summary import SnapshotSummary, refuse_mismatch, refuse_operation
@@ -161,8 +167,11 @@ def rewritten_files_stage(run: StageRun, approval: Approval) -> StageResult:
     checkpoint = _checkpointed(run, terms.head, outcome.versions)
     if checkpoint is not None:
         made = run.result(made.written, replace(summary, checkpoint_version=checkpoint))
+    try:
+        refuse_overwritten(terms.head.location, outcome.commits)
+    except OverwrittenError as error:
+        raise error from ended
     _raise_unfinished(run, terms.plan, summary, ended=ended)
-    refuse_overwritten(terms.head.location, outcome.commits)
     return made
 
 
