@@ -104,8 +104,8 @@ class StageDataset:
             except (OSError, pa.ArrowException) as error:
                 raise self._damaged(Path(part.path), error) from error
             if rows != part.rows:
-                error = ValueError(f"{rows} rows instead of {part.rows}")
-                raise self._damaged(Path(part.path), error)
+                found = f"{Path(part.path).name} of the plan has changed since it was planned"
+                raise StalePlanError(self.location.uri, found, "plan again")
 
     def has_columns(self, schema: T.StructType) -> bool:
         """Whether the rows have the columns of a schema; True if they cannot be read."""

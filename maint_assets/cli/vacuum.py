@@ -170,6 +170,8 @@ def show_done(console: Console, report: VacuumReport) -> None:
         })
         + "."
     )
+    if done.active_missing is None:
+        console.print("[yellow]Whether all live files are still there was not checked.[/]")
     console.print(f"[dim]ledger: {escape(done.ledger)}[/]")
 
 

@@ -456,6 +456,20 @@ def test_optimize_says_what_it_cannot_take(
     refused(run("optimize", small.path, *options), code=2, message=message)
 
 
+def test_a_deletion_without_its_last_look_says_so(
+    run: Shell, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OSError("the storage is gone")
+
+    monkeypatch.setattr("maint_assets.assets.stages.vacuum_deletion.missing_files", failing)
+
+    code, out, _ = run("vacuum", table.path, "--execute")
+
+    assert (code, left(table)) == (0, {"live"})
+    assert "live files are still there was not checked" in " ".join(out.split())
+
+
 def test_a_live_file_that_is_gone_after_the_deletion_is_reported_in_a_sentence(
     run: Shell, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
