@@ -10,7 +10,10 @@ from maint_assets.assets.stages import vacuum
 from maint_assets.cli.vacuum import VacuumReport
 from maint_assets.datasets import exchange, rows
 from maint_assets.snapshot import replay
+from maint_assets.snapshot.schemas import SNAPSHOT_SCHEMA
 from maint_assets.vacuum import deletion, listing
+from maint_assets.vacuum.diff import DIFF_SCHEMA
+from maint_assets.vacuum.valid_files import VALID_FILES_SCHEMA
 from maint_assets_tests.oracles import delta_spark
 from maint_assets_tests.support.builder import TableBuilder
 from maint_assets_tests.support.chain import Chain, directories, files
@@ -54,15 +57,17 @@ def _planned(path: Path, workspace: Path) -> tuple[Chain, VacuumReport]:
     return chain, chain.plan()
 
 
-def _digests(chain: Chain) -> dict[str, str]:
-    """The data version of each planning stage."""
-    found = {}
-    for stage in ("snapshot", "valid_files", "diff"):
-        key = chain.launcher.key(chain.table, stage)
-        event = chain.launcher.instance.get_latest_materialization_event(key)
-        assert event is not None and event.asset_materialization is not None
-        found[stage] = event.asset_materialization.tags["dagster/data_version"]
-    return found
+SCHEMAS = {"snapshot": SNAPSHOT_SCHEMA, "valid_files": VALID_FILES_SCHEMA, "diff": DIFF_SCHEMA}
+
+
+def _digests(chain: Chain) -> dict[str, str | None]:
+    """The digest of the rows of each planning stage."""
+    instance, store = chain.launcher.instance, chain.launcher.store
+    keys = {stage: chain.launcher.key(chain.table, stage) for stage in SCHEMAS}
+    return {
+        stage: store.latest(instance, key)[1].digest_of_parts(SCHEMAS[stage])
+        for stage, key in keys.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -81,6 +86,7 @@ def test_large_plan_is_the_small_one(
     assert files(report) == files(again) != set()
     assert directories(report) == directories(again) != set()
     assert _digests(small) == _digests(large)
+    assert None not in _digests(small).values()
 
 
 def test_large_plan_is_executed_whole(

@@ -205,7 +205,7 @@ def test_a_wrong_argument_is_a_usage_error(run: Shell, arguments: list[str], mes
 def test_an_error_is_printed_as_it_is_whatever_it_contains(run: Shell, tmp_path: Path) -> None:
     (tmp_path / "x\\[").mkdir()
 
-    refused(run("vacuum", r"x\[/red]", "--json"), code=3, said=r"x\[/red]")
+    refused(run("vacuum", r"x\[/red]", "--json"), code=3, message=r"x\[/red]")
 
 
 @pytest.mark.parametrize("home", ["relative", "/nowhere/at/all", "broken"])
@@ -217,7 +217,7 @@ def test_an_unusable_dagster_home_is_a_usage_error(
     absolute = str(tmp_path / home) if home == "broken" else home
     monkeypatch.setenv("DAGSTER_HOME", absolute)
 
-    refused(run("vacuum", table.path), code=2, said=f"DAGSTER_HOME: {absolute} cannot be used")
+    refused(run("vacuum", table.path), code=2, message=f"DAGSTER_HOME: {absolute} cannot be used")
 
 
 def test_an_unknown_option_is_a_usage_error(run: Shell) -> None:
@@ -240,14 +240,14 @@ def test_check_distinguishes_valid_from_invalid(run: Shell, tmp_path: Path) -> N
 def test_check_refuses_two_tables_at_one_location(run: Shell, tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text("tables: [{name: a, uri: t}, {name: b, uri: ./t/}]")
 
-    refused(run("check", "wrong.yaml"), code=2, said="a and b have one location")
+    refused(run("check", "wrong.yaml"), code=2, message="a and b have one location")
 
 
 def test_check_refuses_a_table_that_depends_on_itself(run: Shell, tmp_path: Path) -> None:
     table = "{name: a, uri: t, depends_on: [maintenance/a/deletion]}"
     (tmp_path / "wrong.yaml").write_text(f"tables: [{table}]")
 
-    refused(run("check", "wrong.yaml"), code=2, said="depends_on makes a cycle")
+    refused(run("check", "wrong.yaml"), code=2, message="depends_on makes a cycle")
 
 
 def test_a_name_that_the_terminal_cannot_show_is_shown_with_escapes(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_directory_that_no_demo_made_is_refused_and_kept(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "data.txt").write_text("precious")
 
-    refused(run("demo", "--directory", directory), code=2, said="new or empty directory")
+    refused(run("demo", "--directory", directory), code=2, message="new or empty directory")
 
     assert (tmp_path / "mine" / "data.txt").read_text() == "precious"
 

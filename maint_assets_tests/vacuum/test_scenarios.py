@@ -270,7 +270,7 @@ SCENARIOS: dict[str, list[int]] = {
     "vacuum.test_inventory::test_a_path_listed_twice_is_deleted_only_if_it_is_old_both_times": [39],
     "vacuum.test_inventory::test_nested_hidden_names_stay_where_delta_takes_them": [55],
     "test_large_tables::test_large_plan_is_executed_whole": [17],
-    "test_config::test_a_duration_without_number_or_known_unit_is_refused": [18],
+    "test_config_values::test_a_duration_without_number_or_known_unit_is_refused": [18],
     "vacuum.test_retention::test_retention_below_the_property_is_refused": [18, 21, 23],
     "vacuum.test_retention::test_retain_24_is_honoured_where_delta_spark_ignores_it": [38],
     "vacuum.test_retention::test_long_retention_protects_tombstones_that_the_checkpoint_dropped": [
