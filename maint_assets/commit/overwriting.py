@@ -8,11 +8,9 @@ can come back with the files that it removed. So a rewrite asks who else writes 
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING
 
-from maint_assets.delta.actions import parse_action
+from maint_assets.delta.actions import may_hold, parse_action
 from maint_assets.delta.names import LogFileKind, commit_name
 from maint_assets.errors import CorruptLogError, GuardError, OverwrittenError
 from maint_assets.snapshot.commits import commit_lines, commit_path
@@ -39,7 +37,6 @@ _DELTA_RS, _CONDITIONAL_SINCE = re.compile(r"delta-rs:py-(\d+)\.(\d+)\.(\d+)"), 
 With these locks it copies a commit over whatever is there.
 """
 
-_THREADS = 32
 _DYNAMO_DIRECTORY = f"{LOG}/.tmp"
 """Where delta-spark's S3DynamoDBLogStore keeps copies of commits; nothing removes them."""
 
@@ -97,13 +94,12 @@ def refuse_overwritten(location: Location, commits: Mapping[int, str]) -> None:
 def _overwriting_commit(head: TableHead) -> str | None:
     """Which recent commit is of a writer that may overwrite others; None if there is none."""
     recent = log_files(head.location, since=max(head.version - RECENT_VERSIONS + 1, 0))
-    versions = [each.file.version for each in recent if each.file.kind is LogFileKind.COMMIT]
-    with ThreadPoolExecutor(_THREADS) as threads:
-        found = threads.map(partial(_writer, head.location), versions)
-        for version, writer in zip(versions, found, strict=True):
-            if writer is not None and not _is_conditional(writer):
-                by = f"was written by {writer}" if writer else "does not name its writer"
-                return f"version {version} {by}, which may overwrite commits on this store"
+    commits = [each for each in recent if each.file.kind is LogFileKind.COMMIT]
+    for each in read.in_turn(head.location, commits):
+        version, writer = each.file.version, _writer(head.location, each.file.version)
+        if writer is not None and not _is_conditional(writer):
+            by = f"was written by {writer}" if writer else "does not name its writer"
+            return f"version {version} {by}, which may overwrite commits on this store"
     return None
 
 
@@ -135,8 +131,9 @@ def _commit_info(location: Location, version: int) -> CommitInfo | None:
     """The commitInfo of a version. Raises FileNotFoundError, CorruptLogError."""
     name = commit_name(version)
     try:
-        lines = (x for x in commit_lines(location, commit_path(version)) if b"commitInfo" in x)
-        infos = (parse_action(x, table=location.uri, file=name).commitInfo for x in lines)
+        every = commit_lines(location, commit_path(version))
+        lines = (line for line in every if may_hold(line, b"commitInfo"))
+        infos = (parse_action(line, table=location.uri, file=name).commitInfo for line in lines)
         return next((info for info in infos if info is not None), None)
     except FileNotFoundError:
         raise

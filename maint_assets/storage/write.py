@@ -153,12 +153,8 @@ def delete_objects(
 
     ``stop`` ends waiting for a store that asks to slow down.
     """
-    outcomes = {each.path: OF_LOG for each in files if _is_of_log(each.path)}
-    outcomes |= {each.path: UNNAMED for each in files if not read.is_named(each.path)}
-    wanted = [each for each in files if each.path not in outcomes]
-    done = object_writes.delete_objects(location, wanted, stop=stop)
-    outcomes |= zip((each.path for each in wanted), done, strict=True)
-    return [outcomes[each.path] for each in files]
+    kept = {each.path: OF_LOG for each in files if _is_of_log(each.path)}
+    return _deleted_objects(location, files, kept=kept, stop=stop)
 
 
 def delete_log_file(location: Location, path: str, *, size: int, modified_ms: int) -> Deletion:
@@ -172,10 +168,24 @@ def delete_log_objects(
     location: Location, files: Sequence[PlannedFile], *, stop: Callable[[], bool]
 ) -> list[Deletion]:
     """``delete_log_file`` for many objects of a store; outcomes in the order of ``files``."""
-    wanted = [each for each in files if each.path.startswith(f"{_LOG}/")]
+    kept = {each.path: NOT_OF_LOG for each in files if not each.path.startswith(f"{_LOG}/")}
+    return _deleted_objects(location, files, kept=kept, stop=stop)
+
+
+def _deleted_objects(
+    location: Location,
+    files: Sequence[PlannedFile],
+    *,
+    kept: dict[str, Deletion],
+    stop: Callable[[], bool],
+) -> list[Deletion]:
+    """Delete the objects that are not ``kept`` and that requests can name."""
+    unnamed = {each.path: UNNAMED for each in files if not read.is_named(each.path)}
+    outcomes = kept | unnamed
+    wanted = [each for each in files if each.path not in outcomes]
     done = object_writes.delete_objects(location, wanted, stop=stop)
-    outcomes = dict(zip((each.path for each in wanted), done, strict=True))
-    return [outcomes.get(each.path, NOT_OF_LOG) for each in files]
+    outcomes |= zip((each.path for each in wanted), done, strict=True)
+    return [outcomes[each.path] for each in files]
 
 
 def _is_of_log(path: str) -> bool:
